@@ -71,6 +71,8 @@ class Pipeline:
     disturbed: str = ""  # where a script played its collector's env between two batches
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
     learning: frozenset[str] = frozenset()  # those that the script's own backward gave a gradient
+    # What a script runs the loss's pass on ahead of it, to make the states of its first steps.
+    burn_ins: list[TensorDictBase] = field(default_factory=list)
     as_seen: bool = False  # of a script that was watched: what it does not do is not asked for
     # Networks of the kind of trained ones, by name: where the script may update one that it was not
     # seen to, empty where it may not; None for those that it was.

@@ -103,6 +103,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         shows_starts=acting.shows_starts,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
         learning=learning_weights(seen, [one for one in seen.losses if one.inputs]),
+        burn_ins=[] if loss is None else loss.burn_ins,
         targets={name: said for one in seen.losses_alike() for name, said in one.targets.items()},
     )
     whole._made, whole._hash = first, asked.hash

@@ -105,6 +105,8 @@ class Called:
     # The same of a loop that makes another batch under the same name: of what it was given first.
     rounds: list[Called] = field(default_factory=list)
     passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
+    # To calls of it without gradients ahead of that, of the first steps of what was drawn.
+    burn_ins: list[TensorDictBase] = field(default_factory=list)
     over: Any = None  # that pass, where it is a call of a function on tensors
     alone: bool = False  # each call of that pass is on one whole episode
     holds_states: bool = False  # the batches, of sequences that were drawn out of a memory

@@ -49,6 +49,7 @@ from rnncheck.checks.evidence.opening_states import (
 )
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, same_values, samples
+from rnncheck.checks.replay.burnt_from import burns_in_from_another
 from rnncheck.checks.replay.states_dropped import drops_the_state
 from rnncheck.checks.replay.states_read import opens_behind_the_step
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
@@ -92,7 +93,7 @@ def run(evidence: Evidence) -> Judgement:
     compared += later
     if wrong_later is not None and not burned:
         return Judgement((wrong_later,), compared)
-    for look in (opens_behind_the_step, drops_the_state):
+    for look in (burns_in_from_another, opens_behind_the_step, drops_the_state):
         if (by_the_loss := look(evidence)) is not None:
             return Judgement((by_the_loss,), compared)
     if not compared:

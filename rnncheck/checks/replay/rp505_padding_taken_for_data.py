@@ -239,10 +239,15 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
 
 def _trained_on(evidence: Evidence, sample: Sample) -> float:
     """The largest gradient of the loss at what its recurrent modules read at padded steps behind
-    the data of a row; no later step can have handed it back there."""
+    the data of a row; no later step can have handed it back there. Where these are not known, at
+    what is observed there: the first of them may hold what the last one of the data showed next."""
     behind = (~sample.valid).flip(1).long().cumprod(1).flip(1).bool()
-    largest = 0.0
-    for value in inner_gradients(evidence, sample, sample.td).values():
+    largest, found = 0.0, inner_gradients(evidence, sample, sample.td)
+    if not found:
+        found = loss_gradients(evidence)(sample, sample.td)
+        behind[:, 1:] &= behind[:, :-1].clone()
+        behind[:, 0] = False
+    for value in found.values():
         size = features(value).abs().amax(-1)
         here = float((size * behind).max())
         if here > 1e-6 * float(size.max()):

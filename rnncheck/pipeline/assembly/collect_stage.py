@@ -66,6 +66,7 @@ class CollectStage:
             pipeline.disturbed = self._spec._made.disturbed
             pipeline.unstepped = self._spec._made.unstepped
             pipeline.learning = self._spec._made.learning
+            pipeline.burn_ins = self._spec._made.burn_ins
             pipeline.as_seen = True
             pipeline.targets = self._spec._made.targets
             pipeline.apart = self._spec._made.apart

@@ -40,6 +40,8 @@ class MadeBatches:
     ``shows_starts``: its env may show at an end what the next episode begins with.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
     where that is not known. ``learning`` are those that the script's own backward gave a gradient.
+    ``burn_ins`` are what the loss's pass is run on ahead of it, to make the states of its first
+    steps.
     ``targets`` are networks of its losses of the kind of trained ones, by name: where the script
     may update one that it was not seen to, empty where it may not; None for those that it was.
     ``others`` are what is estimated and trained on beside these.
@@ -55,6 +57,7 @@ class MadeBatches:
     disturbed: str = ""
     unstepped: frozenset[str] | None = None
     learning: frozenset[str] = frozenset()
+    burn_ins: list[TensorDictBase] = field(default_factory=list)
     targets: dict[str, str | None] = field(default_factory=dict)
     apart: bool = False
     untrained: int = 0

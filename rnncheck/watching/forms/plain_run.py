@@ -371,6 +371,16 @@ class PlainRun:
                 called.over = self._pass(found, policy)
         return True
 
+    def burns_in(self, call: PlainCall) -> None:
+        """A call without gradients ahead of the loss, which may be on the first steps of what was
+        drawn: with the states that it begins with."""
+        called = self._called
+        if called is None or self._drawn is None or len(called.burn_ins) >= KEPT:
+            return
+        found = seen_pass(call, self._told, self._call, self._whole, self._drawn)
+        if found is not None and self._is_of_the_policy(call):
+            called.burn_ins.append(with_data(found.batch))
+
     def opening(self, call: PlainCall) -> TensorDictBase | None:
         """Of a call on a training batch that begins where the rollout does: the states there."""
         found = seen_pass(call, self._told, self._call, self._whole)

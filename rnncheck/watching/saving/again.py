@@ -228,6 +228,7 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.itself = made.get("itself", True)  # what older files tell nothing of
     called.own = part.path + str(part.line) if made["own"] else None
     called.passed, called.over = made.get("passed", []), made.get("over")
+    called.burn_ins = made.get("burn_ins", [])
     called.alone = bool(made.get("alone", False))
     called.holds_states = bool(made.get("holds_states", False))
     called.time_dim = made.get("time_dim")

@@ -194,6 +194,7 @@ def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
         "batch": called.batch,
         "itself": called.itself,
         "passed": [_tensors(one) for one in called.passed],
+        "burn_ins": [_tensors(one) for one in called.burn_ins],
         "over": innermost_pass(called.over),
         "alone": called.alone,
         "holds_states": called.holds_states,

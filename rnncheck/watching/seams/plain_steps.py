@@ -362,6 +362,7 @@ class PlainSteps:
             self._ran.add(id(module))
         self._lines.gave(module, result)
         for running in self._under_way:
+            running.graph |= result.requires_grad
             if len(running.call.parts) < _LATEST:
                 running.call.parts.append((module, result.detach()))
 
@@ -382,7 +383,7 @@ class PlainSteps:
         if self._run is None:
             return
         stack = list(their_frames(frame))
-        calls = [one for one in self._calls if one.returned]
+        calls = [one for one in self._calls if one.returned and one.graph]  # no burn-in alone
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]
         inside = sorted((one for one in calls if one not in direct), key=lambda one: one.depth)
         taken = [self._run.passed(one) for one in self._run.most_first(o.call for o in direct)]
@@ -393,6 +394,9 @@ class PlainSteps:
                 self._run.passed_inside(one.call)
         for one in calls:
             self._next.passed(self._run, one.call)
+        for one in self._calls:
+            if one.returned and not one.graph:
+                self._run.burns_in(one.call)
         self._ran = set()
         if not self._run.waits:  # for a loss behind this one, which what was called is part of too
             self._forget_calls()
