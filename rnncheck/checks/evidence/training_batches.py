@@ -131,6 +131,16 @@ class Sample:
         return (self.ids >= 0) & self.valid
 
     @property
+    def last(self) -> Tensor:
+        """``[rows, steps]``: the last step of each row, ahead of the padding behind it."""
+        result, count = torch.zeros_like(self.valid), self.valid.sum(1)
+        behind = torch.arange(self.valid.shape[1]) < count.unsqueeze(1)
+        padded_behind = (behind == self.valid).all(1) & (count > 0)
+        at = torch.where(padded_behind, count, self.valid.shape[1]) - 1
+        result[torch.arange(len(at)), at] = True
+        return result
+
+    @property
     def segments(self) -> Tensor:
         """Number of the true stretch of time that each step belongs to, ``[rows, steps]``."""
         return (~self.follows).long().cumsum(1) - 1

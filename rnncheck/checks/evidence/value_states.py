@@ -40,9 +40,9 @@ def states_known(
 ) -> list[Key]:
     """The same, none where that is not known."""
     carry = list(evidence.policy.carry)
-    with ModuleOutputs() as base:
+    with ModuleOutputs(layers=True) as base:
         made(sample.td)
-    with ModuleOutputs() as changed:
+    with ModuleOutputs(layers=True) as changed:
         made(changed_batch(sample, at, seen))
     valuing = base.moved(changed)
     step = evidence.pipeline.batches[0].reshape(-1)[:1]
@@ -54,14 +54,16 @@ def states_reach(
     evidence: Evidence, step: TensorDictBase, key: Key, modules: list[nn.Module]
 ) -> bool:
     """Whether another state there moves what one of the modules, or one like it, gives."""
-    value, flags = step.get(key), evidence.policy.flags
+    value, flags = step.get(key, None), evidence.policy.flags
+    if value is None:  # it is begun with none, wherever that was collected
+        return False
     moved_by = torch.linspace(0.3, 0.7, value.numel()).view_as(value).to(value)
     other = step.clone().set(key, value + moved_by)
     told = list[ModuleOutputs]()
     for one in (step.clone(), other):
         for flag in flags:
             one.set(flag, torch.zeros_like(one.get(flag)))
-        with ModuleOutputs() as noted:
+        with ModuleOutputs(layers=True) as noted:
             unroll_one(evidence.policy, one)
         told.append(noted)
     moved = told[0].moved(told[1])

@@ -41,7 +41,7 @@ class _Calls:
     def moved(self, at: Tensor, keys: list[Key]) -> set[int] | None:
         """The calls, by number, that other values of ``keys`` ``at`` these steps move; None where
         there are other calls then."""
-        with ModuleOutputs() as changed:
+        with ModuleOutputs(layers=True) as changed:
             self.made(changed_batch(self.sample, at, keys))
         if len(changed.seen) != len(self.base.seen):
             return None
@@ -93,16 +93,14 @@ def last_values_from_the_pass(evidence: Evidence) -> int:
 
 
 def _valued(evidence: Evidence, sample: Sample, made: Made) -> _Valued | None:
-    last = torch.zeros_like(sample.valid)
-    last[:, -1] = True
-    here = last & ~ended(sample, "done") & sample.valid
+    here = sample.last & ~ended(sample, "done") & sample.valid
     carry, keys = list(evidence.policy.carry), tensor_keys(sample.rows)
     both = observed(evidence, sample)
     seen, own = ([k for k in both if (k[0] == "next") is wanted] for wanted in (True, False))
     known = {*carry, *map(next_key, carry)} <= set(keys) and seen and own and carry
     if not known or not bool(here.any()) or sample.valid.shape[1] < 2:
         return None
-    with ModuleOutputs() as base:
+    with ModuleOutputs(layers=True) as base:
         made(sample.td)
     calls = _Calls(sample, made, base)
     valued = calls.moved(here, seen)
@@ -114,8 +112,8 @@ def _valued(evidence: Evidence, sample: Sample, made: Made) -> _Valued | None:
 def _elsewhere(evidence: Evidence, valued: _Valued) -> Iterator[tuple[Tensor, str]]:
     """The last steps ``[rows, steps]`` and what their value starts from instead."""
     sample, here, carry = valued.calls.sample, valued.here, list(evidence.policy.carry)
-    inside, first = sample.valid.clone(), torch.zeros_like(sample.valid)
-    inside[:, -1], first[:, 0] = False, True
+    inside, first = sample.valid & ~sample.last, torch.zeros_like(sample.valid)
+    first[:, 0] = True
     left = [next_key(key) for key in carry]
     for at, what in (
         (here, left),
@@ -142,8 +140,8 @@ def _are_from_zeros(evidence: Evidence, valued: _Valued) -> bool:
     that starts from a state which nothing in the batch moves, as an object may hold it, gives
     something else."""
     sample, calls, policy = valued.calls.sample, valued.calls, evidence.policy
-    row = int(valued.here[:, -1].nonzero()[0])
-    step = sample.rows[row : row + 1, -1].clone()
+    row, last = valued.here.nonzero()[0].tolist()
+    step = sample.rows[row : row + 1, last].clone()
     for key in valued.own:
         step.set(key, step.get(next_key(key)))
     given = list[ModuleOutputs]()
@@ -151,7 +149,7 @@ def _are_from_zeros(evidence: Evidence, valued: _Valued) -> bool:
         for key in (*policy.carry, *policy.flags):
             value = step.get(key)
             step.set(key, torch.full_like(value, state if key in policy.carry else 0))
-        with ModuleOutputs() as noted:
+        with ModuleOutputs(layers=True) as noted:
             unroll_one(policy, step.clone())
         given.append(noted)
     remembering = set(map(id, given[0].moved(given[1])))

@@ -61,8 +61,7 @@ def next_values_without_state(evidence: Evidence) -> Observation | None:
     move with no state that was left there and with nothing that was observed before."""
     for number, sample, made in asked(evidence) if has_own_estimates(evidence) else ():
         _, _, seen = _behind_rows(evidence, sample)
-        inside = sample.valid & ~ended(sample, "done")
-        inside[:, -1] = False
+        inside = sample.valid & ~ended(sample, "done") & ~sample.last
         own = [key for key in observed(evidence, sample) if key[0] != "next"]
         if not seen or not own or not bool(inside.any()):
             continue
@@ -174,8 +173,7 @@ def _meet(sample: Sample, made: Made, at: Tensor, one: list[Key], other: list[Ke
 def _behind_rows(evidence: Evidence, sample: Sample) -> tuple[Tensor, Tensor, list[Key]]:
     """The last steps of the rows ``[rows, steps]``, those of them that end no episode, and what is
     observed next."""
-    last = torch.zeros_like(sample.valid)
-    last[:, -1] = True
+    last = sample.last
     seen = [key for key in observed(evidence, sample) if key[0] == "next"]
     return last, last & ~ended(sample, "done") & sample.valid, seen
 
