@@ -10,10 +10,10 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.unrun import unrun
-from rnncheck.checks.rule import NotApplicable
+from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.perturb import perturbed
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.modes import ModeQueries
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
@@ -124,10 +124,23 @@ def _hands_on(evidence: Evidence, subject: Subject, made: Constructed) -> bool:
 def needs_recurrence(evidence: Evidence, subject: Subject) -> None:
     """Unanswered when the module has no recurrent mode that could be judged."""
     if steps_only(evidence, subject):
+        if drawn := _drawn(evidence, subject):
+            raise CouldNotLook(
+                f"all that the {subject.stage} carries is drawn anew by every run"
+                f" ({', '.join(map(dotted, drawn))}), such as an action that its next step is"
+                " given: no two runs can be compared"
+            )
         raise NotApplicable(
             f"the {subject.stage} has no recurrent mode: it treats every step of a batch alone, "
             "with the state stored beside it"
         )
+
+
+def _drawn(evidence: Evidence, subject: Subject) -> list[Key]:
+    """The states, where all of them are random."""
+    random = random_outputs(evidence, subject)
+    states = [next_key(key) for key in subject.carry]
+    return states if random.issuperset(states) else []
 
 
 def declared_reads(module: object) -> set[Key]:
