@@ -1,0 +1,88 @@
+"""``rnncheck run`` of scripts of fixtures/others that mix TorchRL's parts with lines of their own,
+each by the checks that once took it for something else, as it is and with a fault in its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.scripts import SCRIPTS, failed, run, written
+
+OTHERS = SCRIPTS.parent / "others"
+Change = tuple[str, str]
+SLOW = pytest.mark.slow
+
+CUT = ('h, c = o["next", "lstm_h"], o', 'h, c = o["next", "lstm_h"].detach(), o')
+NO_STARTS = ('"is_init": b["first"][t]', '"is_init": torch.zeros_like(b["first"][t])')
+EMPTY_WINDOW = (
+    'mem, valid = td["xl_mem"][:, 0], td["xl_valid"][:, 0]',
+    'mem, valid = 0 * td["xl_mem"][:, 0], 0 * td["xl_valid"][:, 0]',
+)
+ACTS_FROM_ZEROS = ('td["brain_state"] = state', 'td["brain_state"] = 0 * state')
+FROM_ZEROS = ('torch.zeros_like(nxt["is_init"])', 'torch.ones_like(nxt["is_init"])')
+ALL_STEPS = (
+    "valid = (torch.arange(sequence_length)[None] < lengths[:, None]).float()[:, burn_in_length:]",
+    "valid = torch.ones_like(expected)",
+)
+NOT_WARMED = (
+    "pred, _ = online_net(full[:, burn_in_length:], online_hidden)",
+    "pred, _ = online_net(full[:, burn_in_length:], (hx, cx))",
+)
+ONE_LATE = ("rnn_states[0], length))", "rnn_states[1], length))")
+NEVER_STARTS = (
+    "a = (1 - z) * (~is_init).to(x.dtype)",
+    "a = (1 - z) * (1.0 if recurrent_mode() else (~is_init).to(x.dtype))",
+)
+
+
+def judged(
+    rnncheck: Any, folder: Path, name: str, codes: str, *changes: Change
+) -> tuple[int, list[str]]:
+    path = written(folder, (OTHERS / f"{name}.py").read_text(), *changes)
+    code, told, _ = run(rnncheck, "--select", codes, path)
+    return code, failed(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        pytest.param("window_memory", "RP504", id="a window that the state has left"),
+        pytest.param("packed_episodes", "BD301,CL406,EQ201", id="lists of whole episodes"),
+        pytest.param("scan_rows", "EQ204", id="a scan over the second dimension"),
+        pytest.param("last_of_padded", "VL604", id="the value behind padded rows"),
+        pytest.param("warmed_r2d2", "RP504,RP505", id="a burn-in by calls of its own"),
+    ],
+)
+def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
+    assert judged(rnncheck, tmp_path, name, codes) == (ExitCode.VERIFIED, [])
+
+
+def test_entries_by_names_of_its_own(rnncheck: Any, tmp_path: Path) -> None:
+    """Of the values that it makes while it steps nothing is told: they are said, and no fault."""
+    path = written(tmp_path, (OTHERS / "own_names.py").read_text())
+    code, told, _ = run(rnncheck, "--select", "EQ201,GR801,LS701,RP502,RP504", path)
+    assert {one["outcome"] for one in told["checks"]} == {"passed"}
+    assert code == ExitCode.NOT_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code"),
+    [
+        pytest.param("own_names", CUT, "GR801", id="the memory is cut"),
+        pytest.param("own_names", NO_STARTS, "BD301", id="starts are lost", marks=SLOW),
+        pytest.param("window_memory", EMPTY_WINDOW, "RP504", id="an empty window"),
+        pytest.param("packed_episodes", ACTS_FROM_ZEROS, "EQ201", id="acting forgets"),
+        pytest.param("scan_rows", NEVER_STARTS, "BD301", id="a scan over starts", marks=SLOW),
+        pytest.param("last_of_padded", FROM_ZEROS, "VL604", id="a value from zeros"),
+        pytest.param("warmed_r2d2", ALL_STEPS, "RP505", id="padding is trained on"),
+        pytest.param("warmed_r2d2", NOT_WARMED, "RP504", id="the burn-in is left out", marks=SLOW),
+        pytest.param("warmed_r2d2", ONE_LATE, "RP504", id="states of the next step", marks=SLOW),
+    ],
+)
+def test_a_fault_is_named(
+    rnncheck: Any, tmp_path: Path, name: str, change: Change, code: str
+) -> None:
+    assert judged(rnncheck, tmp_path, name, code, change) == (ExitCode.FAILED, [code])
