@@ -74,9 +74,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need a GPU or Ray are skipped where there is none; cases behind the first so many
-    of a test are slow, where it says so."""
-    cases = Counter[str]()
+    of a test are slow, where it says so, and those that are listed."""
+    cases, longest = Counter[str](), slow_ids()
     for item in items:
+        if item.nodeid in longest:
+            item.add_marker(pytest.mark.slow)
         first, name = item.get_closest_marker("first"), item.nodeid.split("[")[0]
         cases[name] += 1
         if first is not None and cases[name] > first.args[0]:
@@ -87,6 +89,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if wanted and missing():
             for item in wanted:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def slow_ids() -> set[str]:
+    """Tests that are slow, beside those that say so themselves."""
+    lines = (ROOT / "tests" / "slow_ids.txt").read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
 
 
 def _no_gpu() -> bool:
