@@ -60,6 +60,8 @@ ALL_AS_ONE = (
     "    returns = pad_sequence(flat.split([len(e[2]) for e in episodes]))\n",
 )
 STARTS_IGNORED = ('b["is_first"][:, t])', 'b["is_first"][:, t] * float(t == 0))')
+STATE_OF_NEXT = ("recurrent_hidden_states[0, :, inds]", "recurrent_hidden_states[1, :, inds]")
+HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
 
 
 def judged(
@@ -97,6 +99,7 @@ def judged(
         pytest.param("simulator", "VL603", id="limits told in tensors", marks=SLOW),
         pytest.param("own_burn_in", "RP504", id="the step that is laid behind a row"),
         pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
+        pytest.param("layers_first", "LS701,RP504", id="states with layers ahead of the envs"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -127,6 +130,8 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("qmix", MIXED_LATER, "RP509", id="the state of the step behind"),
         pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),
         pytest.param("padded_list", ALL_AS_ONE, "LS701", id="returns of all episodes as one"),
+        pytest.param("layers_first", STATE_OF_NEXT, "RP504", id="the state of the next step"),
+        pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
     ],
 )
 def test_a_fault_is_named(

@@ -337,10 +337,22 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
         found = _as_held(made, mine, batch.clone(recurse=False).update(cut).select(*cut, DONE))
         found = [one for one in found if one.key in cut]
         batch.update(cut if found else {})
+    if not found and not rows_first:
+        found = _behind_others(made, laid, batch)
     if not found and not longer and (returns := returns_made(mine, batch)) is not None:
         batch.set(returns.key, returns.of(batch))
         return replace(made, key=returns.key)
     return max(found, key=lambda one: _likeness(path, one), default=None)
+
+
+def _behind_others(made: Storage, laid: Tensor, batch: TensorDictBase) -> list[Storage]:
+    """The same of what has the envs behind other dimensions, as the states of several layers."""
+    found = list[Storage]()
+    for dim in range(2, laid.ndim - 1):
+        if laid.shape[dim] == made.rows and laid.shape[1:dim].numel() > 1:
+            mine = laid.movedim(dim, 1).reshape(len(laid), made.rows, -1)
+            found += _as_held(replace(made, ahead=dim - 1), mine, batch)
+    return found
 
 
 def _as_held(made: Storage, mine: Tensor, batch: TensorDictBase) -> list[Storage]:

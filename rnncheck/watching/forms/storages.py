@@ -41,7 +41,8 @@ class Storage:
     are the a and b of a x + b. ``graphed``: what it held had a graph. ``fresh``: a last state that
     is zero where the episode ended. ``added``: rewards to which the loop added, where a time limit
     cut an episode, the value of what followed: that is kept beside them. ``hot`` is how many
-    numbers there are of which a whole one sets one.
+    numbers there are of which a whole one sets one. ``ahead`` are the dimensions between those of
+    the steps and of the envs, such as the layers of a state.
     """
 
     key: Key
@@ -61,6 +62,7 @@ class Storage:
     rows: int = 0  # of the script's own batch
     added: bool = False
     hot: int = 0
+    ahead: int = 0
 
     def of(self, batch: TensorDictBase) -> Any:
         """What it holds for a batch ``[rows, steps]``."""
@@ -84,6 +86,8 @@ class Storage:
             value = torch.cat([value, self._edge(value).to(value.dtype)], 1)
         elif self.longer:
             value = self._and_behind(value, batch)
+        if self.ahead:
+            return handed(self._behind_others(value), self.of_what, listed=self.listed)
         lead = value.shape[:2] if self.rows_first else (value.shape[1],)
         laid = value if self.rows_first else value.transpose(0, 1)
         rest = self.shape[len(lead) :]
@@ -96,6 +100,13 @@ class Storage:
     def held(self) -> list[tuple[Key, str]]:
         """Its entry, and what the script holds it as."""
         return [(self.key, self.of_what)]
+
+    def _behind_others(self, value: Tensor) -> Tensor:
+        """``[rows, steps, ...]`` as ``[steps, ..., rows, ...]``."""
+        rest = (*self.shape[1 : 1 + self.ahead], *self.shape[2 + self.ahead :])
+        laid = value.transpose(0, 1).reshape(value.shape[1], len(value), *rest)
+        whole = laid.movedim(1, 1 + self.ahead)
+        return self._made(whole, tuple(whole.shape))
 
     def _of_rows(self, shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
         """The shape with as many rows, where its first dimension is the rows."""

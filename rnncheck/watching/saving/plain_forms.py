@@ -426,6 +426,8 @@ def _storage_form(one: Storage) -> list[Any]:
         one.fresh,
         one.rows,
         one.added,
+        one.hot,
+        one.ahead,
     ]
 
 
@@ -433,7 +435,7 @@ def _storage(form: list[Any]) -> Storage:
     key, shape, dtype, listed, at, slot, of_what, rows_first, scale, *ends = form
     made = None if slot is None else _slot(slot)
     turned = None if scale is None else (float(scale[0]), float(scale[1]))
-    longer, late, edge, graphed, fresh, rows, added = ends
+    longer, late, edge, *more = ends
     beside = None if edge is None else tuple(map(float, edge))
     held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, rows_first, turned)
-    return Storage(_key(key), *held, longer, late, beside, graphed, fresh, rows, added)
+    return Storage(_key(key), *held, longer, late, beside, *more)
