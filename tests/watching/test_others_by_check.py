@@ -61,6 +61,29 @@ ALL_AS_ONE = (
 )
 STARTS_IGNORED = ('b["is_first"][:, t])', 'b["is_first"][:, t] * float(t == 0))')
 STATE_OF_NEXT = ("recurrent_hidden_states[0, :, inds]", "recurrent_hidden_states[1, :, inds]")
+STATES_BEHIND = ("mb_neglogpacs)), mb_states", "mb_neglogpacs)), self.states")
+START_OF_NEXT = ("else dones[t + 1])", "else dones[t])")
+RETURNS_LATER = (
+    (
+        "        mb_returns = compute_returns("
+        "mb_rewards, mb_values, mb_dones, last_values, self.dones)\n",
+        "",
+    ),
+    (
+        "*map(sf01, (mb_obs, mb_returns, mb_dones, mb_actions, mb_values, mb_neglogpacs)),"
+        " mb_states",
+        "mb_obs, mb_rewards, mb_dones, mb_actions, mb_values, mb_neglogpacs, last_values,"
+        " self.dones, mb_states",
+    ),
+    (
+        "obs, returns, masks, actions, values, neglogpacs, states = runner.run()",
+        "(obs, rewards, masks, actions, values, neglogpacs, last_values, last_dones,\n"
+        "         states) = runner.run()\n"
+        "        returns = sf01(compute_returns(rewards, values, masks, last_values, last_dones))\n"
+        "        obs, masks, actions, values, neglogpacs = map(\n"
+        "            sf01, (obs, masks, actions, values, neglogpacs))",
+    ),
+)
 HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
 
 
@@ -100,6 +123,7 @@ def judged(
         pytest.param("own_burn_in", "RP504", id="the step that is laid behind a row"),
         pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
         pytest.param("layers_first", "LS701,RP504", id="states with layers ahead of the envs"),
+        pytest.param("asarray_ppo2", "EQ201,RP504", id="lists that become arrays of their names"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -131,6 +155,8 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),
         pytest.param("padded_list", ALL_AS_ONE, "LS701", id="returns of all episodes as one"),
         pytest.param("layers_first", STATE_OF_NEXT, "RP504", id="the state of the next step"),
+        pytest.param("asarray_ppo2", STATES_BEHIND, "RP504", id="the states behind the rollout"),
+        pytest.param("asarray_ppo2", START_OF_NEXT, "LS701", id="flags one late", marks=SLOW),
         pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
     ],
 )
@@ -138,6 +164,18 @@ def test_a_fault_is_named(
     rnncheck: Any, tmp_path: Path, name: str, change: Change, code: str
 ) -> None:
     assert judged(rnncheck, tmp_path, name, code, change) == (ExitCode.FAILED, [code])
+
+
+@pytest.mark.slow
+def test_arrays_are_taken_as_the_rollout_returned_them(rnncheck: Any, tmp_path: Path) -> None:
+    """It made them of lists, and who called it binds them anew."""
+    code = judged(rnncheck, tmp_path, "asarray_ppo2", "LS701", *RETURNS_LATER)
+    assert code == (ExitCode.VERIFIED, [])
+    later = *RETURNS_LATER, START_OF_NEXT
+    assert judged(rnncheck, tmp_path, "asarray_ppo2", "LS701", *later) == (
+        ExitCode.FAILED,
+        ["LS701"],
+    )
 
 
 def test_rows_that_are_whole_episodes_need_no_flag(rnncheck: Any, tmp_path: Path) -> None:

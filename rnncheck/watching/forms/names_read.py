@@ -42,6 +42,8 @@ def names_read_at(
     if len(codes) == 1 and inner is not None:  # else what it did behind its loop is done again
         returned = returned_names(frame, stood.lines[frame.f_code], inner)
         own = stood.containers.get(inner.f_code, {})
+        arrays = {n: v for n, v in inner.f_locals.items() if isinstance(v, (Tensor, np.ndarray))}
+        own = {**own, **arrays}  # which it may have made of a list behind its loop
         kept = {name: own[of] for name, of in returned.items() if of in own and name in names}
         names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
     return names

@@ -22,6 +22,7 @@ from rnncheck.watching.forms.plain_calls import (
 from rnncheck.watching.forms.shown_entries import ShownAs, shown_as
 from rnncheck.watching.forms.structures import LEAVES, Path, leaves_in
 
+_NUMBERS = (bool, int, float)
 _WIDEST = 256  # numbers of an observation that a part of is looked for in: no picture
 
 
@@ -145,10 +146,30 @@ def columns_in(values: Sequence[Any]) -> dict[Path, Column]:
     if alike is not None:
         whole = {path: _column_of(found, {path}) for path, found in alike.items()}
         return {path: one for path, one in whole.items() if one is not None}
-    held = [dict(leaves_in(value)) for value in values]
+    held = _with_arrays([dict(leaves_in(value)) for value in values])
     paths = dict.fromkeys(path for one in held for path in one)
     inner = [path for path in paths if not any(_inside(other, path) for other in paths)]
     return {path: found for path in inner if (found := _column(held, path)) is not None}
+
+
+def _with_arrays(held: list[dict[Path, Any]]) -> list[dict[Path, Any]]:
+    """The same with lists of plain numbers as what others have in their place, arrays or tensors of
+    as many: a script may begin with a list of flags, and goes on with what its env gives."""
+    rows = {
+        path: leaf
+        for one in held
+        for path, leaf in one.items()
+        if isinstance(leaf, (Tensor, np.ndarray)) and leaf.ndim == 1
+    }
+    for path, like in rows.items():
+        inside = [(*path, str(number)) for number in range(len(like) + 1)]
+        for at, one in enumerate(held):
+            numbers = [one[name] for name in inside if name in one]
+            if len(numbers) == len(like) and all(type(number) in _NUMBERS for number in numbers):
+                made = torch.tensor(numbers) if isinstance(like, Tensor) else np.array(numbers)
+                left = {name: leaf for name, leaf in one.items() if name not in inside}
+                held[at] = {path: made, **left}
+    return held
 
 
 def side_by_side(values: Sequence[Any]) -> dict[Path, list[Any]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -115,6 +115,11 @@ class GivenTensors:
         listed = {path for path, one in lists.items() if isinstance(one, (list, tuple, deque))}
         return cls(tensors, {path: what for path, (_, what) in made.items()}, frozenset(listed))
 
+    def as_given(self, path: Path, slot: Slot) -> Slot:
+        """A state in the form that it has here: acting may get it in another, such as an array."""
+        of_what = self.gathered.get(path, TENSORS)
+        return replace(slot, of_what=of_what, listed=path in self.listed)
+
 
 @dataclass(frozen=True)
 class LaidSteps:
@@ -170,6 +175,7 @@ def seen_pass(
     if observed is None or found is None:
         return None
     states = states_given(given.tensors, known, told, observed, (acted, found))
+    states = {p: slot if p in known else given.as_given(p, slot) for p, slot in states.items()}
     steps = _steps(given.tensors, states, observed, found, acted)
     if steps is None:
         return None

@@ -21,7 +21,10 @@ def returned_names(frame: FrameType, line: int, inner: FrameType) -> dict[str, s
     last = body[-1] if body else None
     if not isinstance(last, ast.Return) or len(call.targets) != 1:
         return {}
-    pairs = zip(_each(call.targets[0]), _each(last.value), strict=False)
+    places, values = _each(call.targets[0]), _each(last.value)
+    if any(isinstance(one, ast.Starred) for one in (*places, *values)):
+        return {}
+    pairs = zip(places, values, strict=False)
     return {
         to.id: of.id for to, of in pairs if isinstance(to, ast.Name) and isinstance(of, ast.Name)
     }

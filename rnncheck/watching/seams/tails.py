@@ -62,7 +62,8 @@ def tail_again(
     shared = (first & names_in(body)) - bound - outside
     theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
     at_last = stored_by(tail[-1:]) - stored_by(tail[:-1])  # as the call binds what is returned
-    anew = (first & stored_by(tail)) - (bound & set(kept) & (_returned(tree, inner) | at_last))
+    told = (bound & (_returned(tree, inner) | at_last)) | (set(kept) - frame.f_locals.keys())
+    anew = (first & stored_by(tail)) - (set(kept) & told)
     if anew or any(one is not other for one, other in theirs):
         return NO_TAIL
     if (stored_by(tail) & read_first(body)) - bound:  # to the body it is another variable
@@ -218,9 +219,11 @@ def _returned_as(
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        return list(zip(target.elts, value.elts, strict=False))
-    return [(target, value)]
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return [(target, value)]
+    if any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts)):
+        return [(target, value)]
+    return list(zip(target.elts, value.elts, strict=False))
 
 
 def _bound(
