@@ -74,6 +74,7 @@ class Acting:
     # Entries that the script's loop fills with others of the step before, which are these.
     shown: dict[Key, Key] = field(default_factory=dict)
     primed: dict[Key, Tensor] = field(default_factory=dict)  # states that its loop began with
+    ahead: frozenset[Key] = frozenset()  # entries of its tensordict ahead of its first step
     counted: list[str] = field(default_factory=list)  # buffers that moved while it acted
     forgets: str = ""  # which function ran its recurrent layers from zeros at every step
     moved: bool = False  # its weights were trained between the steps of its batches

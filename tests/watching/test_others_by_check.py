@@ -59,6 +59,8 @@ ALL_AS_ONE = (
     "    flat = discount([r for e in episodes for r in e[2]])\n"
     "    returns = pad_sequence(flat.split([len(e[2]) for e in episodes]))\n",
 )
+OVER_A_RESET = ('td["memory_out"] * (~done).float()', 'td["memory_out"]')
+NEXT_FROM_AHEAD = ('"memory": batch["memory_out"]', '"memory": batch["memory"]')
 STARTS_IGNORED = ('b["is_first"][:, t])', 'b["is_first"][:, t] * float(t == 0))')
 STATE_OF_NEXT = ("recurrent_hidden_states[0, :, inds]", "recurrent_hidden_states[1, :, inds]")
 STATES_BEHIND = ("mb_neglogpacs)), mb_states", "mb_neglogpacs)), self.states")
@@ -124,6 +126,7 @@ def judged(
         pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
         pytest.param("layers_first", "LS701,RP504", id="states with layers ahead of the envs"),
         pytest.param("asarray_ppo2", "EQ201,RP504", id="lists that become arrays of their names"),
+        pytest.param("runner_object", "CL403,RP504", id="a module that declares no keys"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -158,6 +161,10 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("asarray_ppo2", STATES_BEHIND, "RP504", id="the states behind the rollout"),
         pytest.param("asarray_ppo2", START_OF_NEXT, "LS701", id="flags one late", marks=SLOW),
         pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
+        pytest.param("runner_object", OVER_A_RESET, "CL403", id="a memory stays over a reset"),
+        pytest.param(
+            "runner_object", NEXT_FROM_AHEAD, "VL604", id="a value from ahead", marks=SLOW
+        ),
     ],
 )
 def test_a_fault_is_named(

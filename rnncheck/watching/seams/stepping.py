@@ -141,6 +141,8 @@ class Stepping:
             return
         self._put_out()
         self._latest, step = step, copy_now(step)
+        if not acting.ahead:
+            acting.ahead = frozenset(self._keys)
         if not self._rows:
             acting.primed = {k: step.get(k) for k in _given_by_the_loop(acting, self._keys)}
         self._note_parts(acting, step, wrote)
@@ -195,7 +197,7 @@ class Stepping:
         if not filled or len(steps) < 2:
             return False
         actions = set(map(as_key, acting.env.action_keys))  # the one before is no state
-        outputs = declared(acting.policy, "out_keys")
+        outputs = declared(acting.policy, "out_keys") or acting.writes
         written = [key for key in outputs if key[0] != "next" and key not in actions]
         return any(
             all(_handed(a, b, key, wrote) for a, b in pairwise(steps))
@@ -238,6 +240,9 @@ def filled_by_loop(acting: Acting) -> list[Key]:
         return []
     shown, read = shown_by(acting.env), declared(acting.policy, "in_keys")
     carried = {key[1:] for key in declared(acting.policy, "out_keys") if key[0] == "next"}
+    if not read:  # it tells nothing: what it was given beside what the env shows
+        read = tuple(sorted(key for key in acting.ahead if key[0] != "next"))
+        carried = {key[1:] for key in acting.writes if key[0] == "next"}
     return [key for key in read if key not in shown | carried]
 
 
