@@ -4,7 +4,7 @@ a sampled action tells little of the numbers that it was drawn by."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -177,18 +177,27 @@ def own_calls(
     values: list[Tensor], recorded: Tensor | None, rows: int, steps: int, *, time_first: bool
 ) -> slice:
     """Which of its calls are those on the steps, where a part is called for other passes by turns
-    with them, such as on what is seen next: what they give is nearest to what was ``recorded``
-    ``[rows, steps, ...]``."""
-    passes, rest = divmod(len(values), steps)
+    with them, or ahead of all of them or behind, such as on what is seen next: what they give is
+    nearest to what was ``recorded`` ``[rows, steps, ...]``."""
     best, found = slice(None), torch.inf
-    if recorded is None or rest or not 1 < passes <= _TURNS:
+    ways = list(_other_calls(len(values), steps))
+    if recorded is None or not ways:
         return best
-    for one in (best, *(slice(n, None, passes) for n in range(passes))):
+    for one in (best, *ways):
         laid = over_steps(values[one], rows, steps, time_first=time_first)
         if laid is not None and laid.numel() == recorded.numel():
             apart = float((laid.detach() - recorded.reshape(laid.shape).to(laid)).abs().mean())
             best, found = (one, apart) if apart < found else (best, found)
     return best
+
+
+def _other_calls(count: int, steps: int) -> Iterator[slice]:
+    """Some of so many calls that may be those on the steps, if others are beside them."""
+    passes, rest = divmod(count, steps)
+    if not rest and 1 < passes <= _TURNS:
+        yield from (slice(n, None, passes) for n in range(passes))
+    elif 0 < (more := count - steps) <= _TURNS:
+        yield from (slice(None, -more), slice(more, None))
 
 
 def behind_burn_in(

@@ -19,7 +19,7 @@ from rnncheck.watching.forms.plain_calls import (
     PlainStep,
     leaf_tensor,
 )
-from rnncheck.watching.forms.shown_entries import ShownAs, shown_as
+from rnncheck.watching.forms.shown_entries import ShownAs, shown_as, some_of
 from rnncheck.watching.forms.structures import LEAVES, Path, leaves_in
 
 _NUMBERS = (bool, int, float)
@@ -73,15 +73,18 @@ class Columns:
         return 0 if self.seen is None else self.seen[0].numel() // self.rows
 
 
-def columns_of(steps: Sequence[PlainStep], goes_on: bool = False) -> Columns:
-    """Of steps that calls of one function acted in; whether they ``go on`` from others."""
+def columns_of(
+    steps: Sequence[PlainStep], goes_on: bool = False, shown: ShownAs | None = None
+) -> Columns:
+    """Of steps that calls of one function acted in; whether they ``go on`` from others, and as what
+    they show several things, where that is known."""
     rows = steps[0].rows
     ends = [stacked([getattr(step, name) for step in steps]) for name in ENDS]
     flags = [one.reshape(len(steps), -1).bool() for one in ends if one is not None]
     flags = [one.expand(len(steps), rows) for one in flags]
     calls = [step.call for step in steps]
     given = columns_in([{**call.arguments, OWNER: call.before} for call in calls])
-    shown, entries = _shown(steps, given)
+    shown, entries = _shown(steps, given, shown)
     inside = not bool(torch.stack(flags).any(0)[:-1].all())  # more than one step of an episode
     given = with_lists(given, entries.get((OBSERVATION,)), rows)
     return Columns(
@@ -102,7 +105,7 @@ def columns_of(steps: Sequence[PlainStep], goes_on: bool = False) -> Columns:
 
 
 def _shown(
-    steps: Sequence[PlainStep], given: Mapping[Path, Column]
+    steps: Sequence[PlainStep], given: Mapping[Path, Column], known: ShownAs | None
 ) -> tuple[ShownAs | None, dict[Key, Tensor]]:
     """What the env showed, by key, and how that is told where it is several things."""
     seen = [step.seen for step in steps]
@@ -110,7 +113,7 @@ def _shown(
         whole = stacked(seen)
         return None, {} if whole is None else {(OBSERVATION,): whole}
     values = (one.values for one in given.values())
-    told = shown_as(seen, steps[0].lead, [one for one in values if one is not None])
+    told = known or shown_as(seen, steps[0].lead, [one for one in values if one is not None])
     return told, told.columns(seen, steps[0].lead)
 
 
@@ -251,14 +254,10 @@ def shown_of(steps: Columns) -> tuple[int, ...] | None:
     seen = steps.seen.reshape(-1, steps.width)
     for column in steps.given.values():
         values = column.values
-        if values is None or not values.is_floating_point() or values.numel() % len(seen):
-            continue
-        mine = values.reshape(len(seen), -1).to(seen.dtype)
-        if mine.shape[1] >= steps.width or steps.width > _WIDEST:
-            continue
-        same = (mine.unsqueeze(2) == seen.unsqueeze(1)).all(0)  # [given, shown]
-        if bool(same.any(1).all()):
-            return tuple(same.double().argmax(1).tolist())
+        floats = values is not None and values.is_floating_point()
+        numbers = some_of(values, seen) if values is not None and floats else None
+        if numbers is not None:
+            return numbers
     return None
 
 

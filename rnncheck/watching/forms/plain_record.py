@@ -27,6 +27,7 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of
 from rnncheck.watching.forms.plain_policy import PlainPolicy
+from rnncheck.watching.forms.shown_entries import ShownAs
 
 _NOTHING = Column(None)
 
@@ -100,14 +101,18 @@ def steps_recorded(
 
 
 def random_steps(
-    steps: Sequence[PlainStep], like: TensorDictBase, told: ToldCall, part: tuple[int, ...] | None
+    steps: Sequence[PlainStep],
+    like: TensorDictBase,
+    told: ToldCall,
+    part: tuple[int, ...] | None,
+    shown: ShownAs | None = None,
 ) -> TensorDictBase:
     """Steps with random actions, with the entries of ``like`` ``[rows, steps]``: 0 where these are
-    of who acts. They show ``part`` of what the env does, where that is named. Raises RuntimeError
-    where their actions have another form."""
+    of who acts. They show ``part`` of what the env does, where that is named, or several things as
+    ``shown``. Raises RuntimeError where their actions have another form."""
     own = [narrowed(one, part) for one in steps] if part else list(steps)
     own = [replace(one, call=PlainCall(replace.__code__, None, {})) for one in own]
-    columns, rows = columns_of(own), len(like)
+    columns, rows = columns_of(own, shown=shown), len(like)
     kinds = ToldCall(told.arguments, rows=told.rows)
     made = steps_recorded(own, columns, kinds, PlainPolicy(own[0].call, ToldCall()), ())
     whole = like[:, :1].expand(rows, len(own)).clone().zero_()

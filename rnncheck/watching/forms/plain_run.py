@@ -148,7 +148,8 @@ class PlainRun:
         parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
         acting = Acting("steps", policy, make, self.place, modes=modes_now())
         if self._random:
-            acting.random, ahead = 1, random_steps(self._random, self._whole, self._told, part)
+            given = self._random, self._whole, self._told, part, make.shown
+            acting.random, ahead = 1, random_steps(*given)
             parts, self._all = [ahead, *parts], torch.cat([ahead, self._whole], 1)
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(parts_given(self._call, policy))

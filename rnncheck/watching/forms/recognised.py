@@ -65,6 +65,7 @@ from rnncheck.watching.forms.structures import (
     sequence_like,
     walked,
 )
+from rnncheck.watching.forms.weights_apart import are_weights, weight_shapes_in
 from rnncheck.watching.seams.frames import is_tensordict
 
 _EPISODE = "episode"  # by which name one is looked into
@@ -112,7 +113,7 @@ def storages_in(
     """The variables that hold what was collected; those ``stepped`` were bound where the env was
     stepped, so that a plain number among them may be the last step's."""
     found = Storages()
-    lists = episode_lists(names, batch)
+    lists, networks = episode_lists(names, batch), weight_shapes_in(names.values())
     for path, reaches in lists.items():
         for number, reach in enumerate(reaches):
             _note_stretch(found, (*path, str(number)), _at(names, path)[number], reach, batch, told)
@@ -120,6 +121,8 @@ def storages_in(
     def looks(path: Path, value: Any) -> bool:
         if path in lists or (isinstance(value, np.ndarray) and value.dtype == object):
             return True  # or of things of any form
+        if are_weights(value, networks):
+            return True
         if _of_every_step(value, batch):
             if not _note(found, path, value, batch) and not _goes_on_evenly(value):
                 one = _of_one_step(path, value, batch, told)  # a state as wide as there are steps

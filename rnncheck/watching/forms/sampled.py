@@ -22,6 +22,7 @@ from rnncheck.watching.forms.sampled_entries import REWARD
 from rnncheck.watching.forms.sampled_parts import SampledBatch, told_parts
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
+from rnncheck.watching.forms.weights_apart import are_weights, weight_shapes_in
 
 _LEAST = 2  # steps of a row, and what they led to
 _MOST_PARTS = 32  # of one variable: one that has more is the memory itself
@@ -32,6 +33,8 @@ def sampled_batch(
 ) -> SampledBatch | None:
     """What they hold of the steps ``whole`` ``[rows, steps]``; None where none of them holds
     sequences of observations."""
+    networks = weight_shapes_in(names.values())
+    names = {name: one for name, one in names.items() if not are_weights(one, networks)}
     listed = {name: listed_columns(value) for name, value in names.items()}
     leaves = dict(_leaves({name: one for name, one in names.items() if not listed[name]}))
     held = {path: made for path, leaf in leaves.items() if (made := leaf_tensor(leaf)) is not None}

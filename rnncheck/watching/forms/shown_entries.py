@@ -4,7 +4,7 @@ observation, the others beside it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -19,22 +19,26 @@ from rnncheck.watching.forms.structures import Path, leaves_in
 
 _Array = np.ndarray[Any, Any]
 _NUMBERS = "biuf"  # kinds of arrays that hold some
+_WIDEST = 256  # numbers of an observation that a part of is looked for in: no picture
 
 
 @dataclass(frozen=True)
 class ShownEntry:
     """The parts of what is shown that stand under one key, flat where they are several; ``shape``
-    is that of one env."""
+    is that of one env, of some of the ``numbers`` alone where these are named."""
 
     paths: tuple[Path, ...]
     shape: tuple[int, ...]
     dtype: str
+    numbers: tuple[int, ...] = ()
 
     def of(self, shown: Any, lead: tuple[int, ...]) -> _Array:
         """``[*lead, *shape]`` of what envs ``lead`` show."""
         leaves = dict(leaves_in(shown))
         parts = [np.asarray(leaves[path]).reshape(*lead, -1) for path in self.paths]
-        return np.concatenate(parts, -1).reshape(*lead, *self.shape).astype(self.dtype)
+        whole = np.concatenate(parts, -1)
+        whole = whole[..., list(self.numbers)] if self.numbers else whole
+        return whole.reshape(*lead, *self.shape).astype(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class ShownAs:
 
 def shown_as(shown: Sequence[Any], lead: tuple[int, ...], given: Iterable[Tensor]) -> ShownAs:
     """What is shown at each of the steps, of envs ``lead``. The widest part that is ``given`` to
-    who acts, ``[steps, ...]``, stands for the observation; else all of it, if that is."""
+    who acts, ``[steps, ...]``, stands for the observation; else all of it, if that is, or some
+    numbers of a part."""
     whole = {path: _laid([dict(leaves_in(one))[path] for one in shown]) for path in _paths(shown)}
     parts = {path: value for path, value in whole.items() if value is not None}
     held = [one.detach().cpu().reshape(len(shown), -1).double().numpy() for one in given]
@@ -66,14 +71,44 @@ def shown_as(shown: Sequence[Any], lead: tuple[int, ...], given: Iterable[Tensor
             kind = np.result_type(*(np.dtype(_kind(one)) for one in parts.values())).name
             entry = ShownEntry(tuple(parts), together.shape[1 + len(lead) :], kind)
             return ShownAs({OBSERVATION: entry})
-    main = max(fitting or parts, key=lambda path: flat[path].shape[1], default=())
+    some = {} if fitting else _some_given(parts, lead, held)
+    main = max(fitting or some or parts, key=lambda path: flat[path].shape[1], default=())
     names = {path: OBSERVATION if path == main else _name(path) for path in parts}
-    return ShownAs(
-        {
-            names[path]: ShownEntry((path,), one.shape[1 + len(lead) :] or (1,), _kind(one))
-            for path, one in parts.items()
-        }
-    )
+    entries = {
+        names[path]: ShownEntry((path,), one.shape[1 + len(lead) :] or (1,), _kind(one))
+        for path, one in parts.items()
+    }
+    if main in some:
+        numbers = some[main]
+        entries[OBSERVATION] = replace(entries[OBSERVATION], shape=(len(numbers),), numbers=numbers)
+    return ShownAs(entries)
+
+
+def _some_given(
+    parts: Mapping[Path, _Array], lead: tuple[int, ...], held: Sequence[_Array]
+) -> dict[Path, tuple[int, ...]]:
+    """Of what is shown as floats which numbers are given, where something is given that is some of
+    them at every step and no constant."""
+    found = dict[Path, tuple[int, ...]]()
+    for path, one in parts.items():
+        seen = torch.as_tensor(one.reshape(len(one) * int(np.prod(lead)), -1)).double()
+        for value in held if one.dtype.kind == "f" else ():
+            changes = value.shape[1] > 0 and bool((value != value[:1]).any(0).all())
+            numbers = some_of(torch.as_tensor(value), seen) if changes else None
+            if numbers is not None and len(numbers) > len(found.get(path, ())):
+                found[path] = numbers
+    return found
+
+
+def some_of(given: Tensor, seen: Tensor) -> tuple[int, ...] | None:
+    """Which of the numbers ``[steps, shown]`` are given at every step, where some of them are."""
+    if given.numel() % len(seen) or seen.shape[1] > _WIDEST:
+        return None
+    mine = given.reshape(len(seen), -1).to(seen.dtype)
+    if mine.shape[1] >= seen.shape[1]:
+        return None
+    same = (mine.unsqueeze(2) == seen.unsqueeze(1)).all(0)  # [given, shown]
+    return tuple(same.double().argmax(1).tolist()) if bool(same.any(1).all()) else None
 
 
 def _name(path: Path) -> str:

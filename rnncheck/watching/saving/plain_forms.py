@@ -78,8 +78,10 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
 
 
 def _entry_forms(shown: ShownAs) -> list[Any]:
-    found = shown.entries.items()
-    return [[name, [list(p) for p in one.paths], list(one.shape), one.dtype] for name, one in found]
+    return [
+        [name, [list(p) for p in one.paths], list(one.shape), one.dtype, list(one.numbers)]
+        for name, one in shown.entries.items()
+    ]
 
 
 def _entries_again(forms: Any) -> ShownAs | None:
@@ -87,8 +89,10 @@ def _entries_again(forms: Any) -> ShownAs | None:
         return None
     return ShownAs(
         {
-            str(name): ShownEntry(tuple(map(tuple, paths)), tuple(shape), str(kind))
-            for name, paths, shape, kind in forms
+            str(name): ShownEntry(
+                tuple(map(tuple, paths)), tuple(shape), str(kind), *map(tuple, numbers)
+            )
+            for name, paths, shape, kind, *numbers in forms
         }
     )
 
