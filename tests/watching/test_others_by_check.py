@@ -62,6 +62,7 @@ ALL_AS_ONE = (
 OVER_A_RESET = ('td["memory_out"] * (~done).float()', 'td["memory_out"]')
 NEXT_FROM_AHEAD = ('"memory": batch["memory_out"]', '"memory": batch["memory"]')
 STATE_BEHIND = ('"h": h[0]', '"h": h_new[0]')
+PADDING_COUNTED = (" - target) * mask", " - target)")
 STARTS_IGNORED = ('b["is_first"][:, t])', 'b["is_first"][:, t] * float(t == 0))')
 STATE_OF_NEXT = ("recurrent_hidden_states[0, :, inds]", "recurrent_hidden_states[1, :, inds]")
 STATES_BEHIND = ("mb_neglogpacs)), mb_states", "mb_neglogpacs)), self.states")
@@ -128,6 +129,7 @@ def judged(
         pytest.param("layers_first", "LS701,RP504", id="states with layers ahead of the envs"),
         pytest.param("asarray_ppo2", "EQ201,RP504", id="lists that become arrays of their names"),
         pytest.param("runner_object", "CL403,RP504", id="a module that declares no keys"),
+        pytest.param("qmix_own_env", "EQ201,RP505", id="an entry that a mixer alone is given"),
         pytest.param("dict_target", "EQ201,RP504", id="a part of an entry, a dict of weights"),
     ],
 )
@@ -163,6 +165,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("asarray_ppo2", STATES_BEHIND, "RP504", id="the states behind the rollout"),
         pytest.param("asarray_ppo2", START_OF_NEXT, "LS701", id="flags one late", marks=SLOW),
         pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
+        pytest.param("qmix_own_env", PADDING_COUNTED, "RP505", id="padding is counted"),
         pytest.param("dict_target", STATE_BEHIND, "RP504", id="the state that a step leaves"),
         pytest.param("runner_object", OVER_A_RESET, "CL403", id="a memory stays over a reset"),
         pytest.param(

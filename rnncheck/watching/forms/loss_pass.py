@@ -107,9 +107,15 @@ class LossPass:
         if self._more.get(path):
             more = self._over(path, values, rows, steps + 1)
             return None if more is None else more[:, :steps]
+        if self._once and path not in self._each:
+            at_once = (
+                all_at_once(values, rows, count, time_first=self._time_first)
+                for count in (steps, steps + 1)
+            )
+            self._each[path] = all(one is None for one in at_once)
         laid = self._over(path, values, rows, steps)
         if self._once and laid is None:
-            more = over_steps(values, rows, steps + 1, time_first=self._time_first)
+            more = self._over(path, values, rows, steps + 1)
             return None if more is None else more[:, :steps]
         if path in self._more or self._once:
             return laid

@@ -26,6 +26,7 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.plain_pass import Drawn
 from rnncheck.watching.forms.recorded_rows import recorded_steps
+from rnncheck.watching.forms.sampled_beside import shown_and_behind, shown_beside
 from rnncheck.watching.forms.sampled_entries import (
     END_FLAGS,
     FLAGS,
@@ -164,6 +165,8 @@ class _Telling:
         told = (*self.told.arguments.values(), *self.told.results.values())
         shown = [one.key for one in told if one.key[0] != "next"]
         keys = [(ACTION,), REWARD, *FLAGS, ("next", OBSERVATION), (OBSERVATION,), *shown]
+        beside = [key for key in shown_beside(batch) if key not in keys]
+        keys += [*beside, *(("next", *key) for key in beside)]
         return entry_of(path, steps, batch, [*keys, MASK_OF_ROWS], self._before)
 
     @property
@@ -218,6 +221,8 @@ class _Telling:
             return replace(_of_steps(value, (along, None), laid, of_what), longer=True)
         shown = laid.ahead_of_last(value)
         entry = None if own or shown is None else self._of_step_before(path, shown)
+        if entry is None and not own and shown is not None:
+            entry = shown_and_behind(path, value.detach().cpu(), shown, laid, batch)
         if entry is not None:
             return replace(_of_steps(value, entry, laid, of_what), longer=True)
         late = None if own else laid.from_second(value.detach().cpu())
