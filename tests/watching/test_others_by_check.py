@@ -129,6 +129,9 @@ def judged(
         pytest.param("layers_first", "LS701,RP504", id="states with layers ahead of the envs"),
         pytest.param("asarray_ppo2", "EQ201,RP504", id="lists that become arrays of their names"),
         pytest.param("runner_object", "CL403,RP504", id="a module that declares no keys"),
+        pytest.param(
+            "runner_object", "CL403,RP504", id="a module that declares no keys", marks=SLOW
+        ),
         pytest.param("qmix_own_env", "EQ201,RP505", id="an entry that a mixer alone is given"),
         pytest.param("dict_target", "EQ201,RP504", id="a part of an entry, a dict of weights"),
     ],
@@ -167,7 +170,9 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
         pytest.param("qmix_own_env", PADDING_COUNTED, "RP505", id="padding is counted"),
         pytest.param("dict_target", STATE_BEHIND, "RP504", id="the state that a step leaves"),
-        pytest.param("runner_object", OVER_A_RESET, "CL403", id="a memory stays over a reset"),
+        pytest.param(
+            "runner_object", OVER_A_RESET, "CL403", id="a memory stays over a reset", marks=SLOW
+        ),
         pytest.param(
             "runner_object", NEXT_FROM_AHEAD, "VL604", id="a value from ahead", marks=SLOW
         ),
