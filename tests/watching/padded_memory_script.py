@@ -88,6 +88,8 @@ class Agent:
         self.optim.zero_grad()
         loss.backward()
         self.optim.step()
+        for mine, theirs in zip(self.target.parameters(), self.critic.parameters()):
+            mine.data.lerp_(theirs.data, 0.01)
 
 
 def main():
@@ -237,6 +239,8 @@ def main():
         memory.add(seen, actions, rewards, ends, states)
         if episode > 9:
             update(net, target, optim, memory)
+        if episode % 5 == 0:
+            target.load_state_dict(net.state_dict())
 
 
 main()

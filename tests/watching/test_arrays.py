@@ -35,7 +35,8 @@ def test_gradients_at_arrays_are_seen(
     code, found, told = ran(rnncheck, tmp_path, scripts.changed(*changes), *GRADIENTS)
     assert (code, found) == (ExitCode.VERIFIED, [])
     outcomes = {one["code"]: one["outcome"] for one in told["checks"]}
-    assert {outcomes[code] for code in GRADIENTS} == {"passed"}
+    assert outcomes.pop("BD303") == "not-applicable"  # each row is one whole episode
+    assert {outcomes[code] for code in GRADIENTS if code in outcomes} == {"passed"}
 
 
 @pytest.mark.slow

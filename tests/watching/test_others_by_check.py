@@ -128,7 +128,6 @@ def judged(
         pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
         pytest.param("layers_first", "LS701,RP504", id="states with layers ahead of the envs"),
         pytest.param("asarray_ppo2", "EQ201,RP504", id="lists that become arrays of their names"),
-        pytest.param("runner_object", "CL403,RP504", id="a module that declares no keys"),
         pytest.param(
             "runner_object", "CL403,RP504", id="a module that declares no keys", marks=SLOW
         ),
