@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.by_numbers import bare
 from rnncheck.watching.forms.loss_pass import LossPass
-from rnncheck.watching.forms.plain_loss import Held, lays_rows_first, run_lines
+from rnncheck.watching.forms.plain_loss import NamesHeld, lays_rows_first, run_lines
 from rnncheck.watching.forms.storages import OfEpisode, OfShare
 
 _START = "is_init"
@@ -65,7 +65,7 @@ def episodes_in_lists(
     starts = example.get(_START)[0].flatten(1).any(1).nonzero().flatten().tolist()
     if not whole or {0, *starts} != set(begins):
         return None
-    shares: Held = [
+    shares: NamesHeld = [
         (name, value, {path: _share(one, begins) for path, one in inner.items()})
         for name, value, inner in held
     ]

@@ -21,7 +21,7 @@ from rnncheck.watching.forms.storages import HeldPart, OfEpisode, PieceStates, S
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
 MadeBeside = BesideCalls | LastCall | ReturnsMade  # made of a batch, which holds it then
-Held = list[tuple[str, Any, dict[Path, HeldPart]]]
+NamesHeld = list[tuple[str, Any, dict[Path, HeldPart]]]
 
 
 def rollout_loss(
@@ -34,7 +34,7 @@ def rollout_loss(
     """The lines as a function of a batch: ``parts`` by the way there, from the variable's name;
     where some of these have a graph, it comes of what ``acts``; calls ``beside`` the steps are made
     again as well."""
-    held: Held = [
+    held: NamesHeld = [
         (name, _kept(value), {path[1:]: one for path, one in parts.items() if path[0] == name})
         for name, value in names.items()
     ]
@@ -76,7 +76,7 @@ def _kept(value: Any) -> Any:
 
 def run_lines(
     lines: FunctionType,
-    held: Held,
+    held: NamesHeld,
     acts: ActedAgain | None,
     beside: tuple[MadeBeside, ...],
     batch: TensorDictBase,
