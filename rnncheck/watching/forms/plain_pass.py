@@ -329,7 +329,8 @@ def _key_of(
     most like it. One that is always alike tells nothing, unless it is the same,
     nor does a flag that is ``taken``, of which another argument was."""
     mine = laid.reshape(*batch.shape, -1)
-    best = False, False, MOSTLY, False, False
+    best = False, False, False, MOSTLY, False, False
+    flat = float((mine == mine.flatten().mode().values).double().mean()) > MOSTLY
     found: tuple[Key | None, Scale | None] = (None, None)
     for key, value in tensor_items(batch):
         theirs = value.reshape(*batch.shape, -1)
@@ -341,8 +342,9 @@ def _key_of(
             near = (mine.double() - wanted.double()).abs() <= SCALE_CLOSE * wanted.double().abs()
             share = float(near.double().mean())
             # Where rewards are all alike, what acting was shown of the step before comes first.
-            shown = key in OF_STEP_BEFORE
-            one = share == 1, _is_named(path, key), share, shown, scale is None
+            shown, named = key in OF_STEP_BEFORE, _is_named(path, key)
+            first = flat and key == REWARD_BEFORE and share > MOSTLY
+            one = share == 1, named, first, share, shown, scale is None
             if (share == 1 or not (alike or key in taken)) and one > best:
                 best, found = one, (key, scale)
     return found
