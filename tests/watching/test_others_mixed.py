@@ -31,9 +31,9 @@ NOT_WARMED = (
     "pred, _ = online_net(full[:, burn_in_length:], online_hidden)",
     "pred, _ = online_net(full[:, burn_in_length:], (hx, cx))",
 )
-REWARD_OF_THE_STEP = (
-    "rewards = torch.cat((torch.zeros_like(rewards[[0]]), rewards), dim=0)",
-    "rewards = torch.cat((rewards, torch.zeros_like(rewards[[0]])), dim=0)",
+ACTION_OF_THE_STEP = (
+    "actions = torch.cat((torch.zeros_like(actions[[0]]), actions), dim=0)",
+    "actions = torch.cat((actions, torch.zeros_like(actions[[0]])), dim=0)",
 )
 ONE_LATE = ("rnn_states[0], length))", "rnn_states[1], length))")
 NEVER_STARTS = (
@@ -83,7 +83,7 @@ def test_entries_by_names_of_its_own(rnncheck: Any, tmp_path: Path) -> None:
         pytest.param("scan_rows", NEVER_STARTS, "BD301", id="a scan over starts", marks=SLOW),
         pytest.param("last_of_padded", FROM_ZEROS, "VL604", id="a value from zeros"),
         pytest.param("warmed_r2d2", ALL_STEPS, "RP505", id="padding is trained on"),
-        pytest.param("rewards_of_one", REWARD_OF_THE_STEP, "EQ201", id="rewards of the step"),
+        pytest.param("rewards_of_one", ACTION_OF_THE_STEP, "EQ201", id="actions of the step"),
         pytest.param("warmed_r2d2", NOT_WARMED, "RP504", id="the burn-in is left out", marks=SLOW),
         pytest.param("warmed_r2d2", ONE_LATE, "RP504", id="states of the next step", marks=SLOW),
     ],
