@@ -12,7 +12,9 @@ from tests.watching.scripts import SCRIPTS, run, written
 
 OTHERS = SCRIPTS.parent / "others"
 Change = tuple[str, str]
-SLOW = pytest.mark.slow
+RARELY = ("if self.updates % self.args.target_every == 0:", "if self.updates % 10**6 == 0:")
+LOADED = "self.q_target.load_state_dict(self.q.state_dict())"
+PAIRS = "for t, s in zip(self.q_target.parameters(), self.q.parameters()):\n                "
 NEVER_STEPPED = ("        updater.step()\n", "")
 NOW_AND_THEN = ("        updater.step()\n", "        if i > 10**6:\n            updater.step()\n")
 
@@ -50,15 +52,6 @@ def outcome(rnncheck: Any, folder: Path, path: Path, *changes: Change) -> tuple[
             ],
             id="weights that are loaded",
         ),
-        pytest.param(
-            OTHERS / "sac.py",
-            [("tp.lerp_(p, TAU)", "p.lerp_(p, TAU)")],
-            id="another one",
-            marks=SLOW,
-        ),
-        pytest.param(
-            OTHERS / "td3.py", [("t.lerp_(p, self.tau)", "pass")], id="by hand", marks=SLOW
-        ),
     ],
 )
 def test_one_that_nothing_updates_is_named(
@@ -73,6 +66,24 @@ def test_one_that_nothing_updates_is_named(
         pytest.param(SCRIPTS / "dqn_cartpole.py", [], "passed", id="an updater"),
         pytest.param(SCRIPTS / "dqn_cartpole.py", [NOW_AND_THEN], "may do so later", id="later on"),
         pytest.param(OTHERS / "own_r2d2.py", [], "passed", id="weights that are loaded"),
+        pytest.param(
+            OTHERS / "own_r2d2.py",
+            [RARELY, (LOADED, PAIRS + "t.data[:] = s.data")],
+            "may do so later",
+            id="slices",
+        ),
+        pytest.param(
+            OTHERS / "own_r2d2.py",
+            [RARELY, (LOADED, PAIRS + "torch.lerp(t.data, s.data, 0.1, out=t.data)")],
+            "may do so later",
+            id="an output",
+        ),
+        pytest.param(
+            OTHERS / "own_r2d2.py",
+            [RARELY, (LOADED, 'getattr(self, f"sync_{self.updates}")()')],
+            "may do so later",
+            id="a name that is made",
+        ),
         pytest.param(OTHERS / "distill.py", [], "no network stands beside", id="a teacher"),
     ],
 )

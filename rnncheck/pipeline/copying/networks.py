@@ -34,7 +34,7 @@ def networks_in(holder: Any) -> Iterator[HeldNetwork]:
                 yield from _of_loss(name, one)
             weights = dict(one.named_parameters())
             if weights and not any(map(is_lazy, weights.values())):
-                yield HeldNetwork(name, (type(one), _form_of(weights)), list(weights.values()))
+                yield HeldNetwork(name, (type(one), _form_of(weights)), _in_order(weights))
 
 
 def _of_loss(name: str, loss: LossModule) -> Iterator[HeldNetwork]:
@@ -46,7 +46,12 @@ def _of_loss(name: str, loss: LossModule) -> Iterator[HeldNetwork]:
             groups.setdefault(first, {})[rest] = one
     for first, weights in groups.items():
         form = first.removeprefix(_TARGET), _form_of(weights)
-        yield HeldNetwork(f"{name}.{first}" if name else first, form, list(weights.values()))
+        yield HeldNetwork(f"{name}.{first}" if name else first, form, _in_order(weights))
+
+
+def _in_order(weights: Mapping[str, Tensor]) -> list[Tensor]:
+    """By their names: those of two networks of one form are pairs."""
+    return [weights[name] for name in sorted(weights)]
 
 
 def _form_of(weights: Mapping[str, Tensor]) -> tuple[tuple[str, Any], ...]:

@@ -100,9 +100,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def has_weights(value: Any, weights: set[int]) -> bool:
-    """Whether some of the weights, by id, are in it."""
+    """Whether some of the weights are in it, by the ids of them and the addresses of their data."""
     if isinstance(value, Tensor):
-        return id(value) in weights
+        return id(value) in weights or value.data_ptr() in weights
     if isinstance(value, TensorDictBase) and not isinstance(value, nn.Module):
         return any(id(one) in weights for one in value.values(True, True))
     if isinstance(value, (list, tuple, dict)) and len(value) <= _MOST:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from torch import nn
 from torchrl.objectives import TargetNetUpdater
 
 from rnncheck.pipeline.copying.closures import is_users_type
@@ -20,6 +21,7 @@ from rnncheck.watching.forms.source_scopes import (
     name_of,
     over_weights,
 )
+from rnncheck.watching.forms.weights_handed import WeightsHanded
 
 _BY_MODULES = ("load_state_dict", "update_parameters", "swap_tensors")  # called on one
 _IN_PLACE = (
@@ -33,14 +35,14 @@ Line = tuple[str, int]
 
 
 class LaterWrites:
-    """Asks the sources of single networks, by the ids of their weights. ``updaters`` are all that
-    there are of TorchRL's."""
+    """Asks the sources of single networks, by the ids of their weights and the addresses of what
+    these hold. ``updaters`` are all that there are of TorchRL's."""
 
     def __init__(
         self, sources: ScriptSources, held: HeldNames, updaters: Sequence[TargetNetUpdater]
     ) -> None:
         self._sources, self._held, self._updaters = sources, held, updaters
-        self._imports = dict(_imported(sources))
+        self._imports, self._handed = dict(_imported(sources)), WeightsHanded(sources, held)
         self._holds = dict[int, bool]()  # by the id of an object, of the weights that are asked for
 
     def first(self, weights: set[int]) -> Line | None:
@@ -54,7 +56,7 @@ class LaterWrites:
             if holds and (found := self._of_updater(one)) is not None:
                 return found
         for node in self._sources.nodes:
-            if self._may_write(node, weights) and self._sources.is_repeated(node):
+            if self._may(node, weights) and self._sources.is_repeated(node):
                 return node.scope.path, getattr(node.at, "lineno", 0)
         return None
 
@@ -79,6 +81,15 @@ class LaterWrites:
         if isinstance(at, ast.Call) and any(child is one for one in at.args):
             return name_of(at.func) in self._sources.functions
         return False
+
+    def _may(self, node: SourceNode, weights: set[int]) -> bool:
+        def has(one: Any) -> bool:
+            return self._has(one, weights)
+
+        def whole(one: Any) -> bool:
+            return isinstance(one, nn.Module) and all(id(p) in weights for p in one.parameters())
+
+        return self._may_write(node, weights) or self._handed.handed(node, has, whole)
 
     def _may_write(self, node: SourceNode, weights: set[int]) -> bool:
         at = node.at

@@ -77,6 +77,7 @@ class ScriptSources:
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
         self.nodes = list[SourceNode]()
         self.functions = set[str]()
+        self.definitions = list[ast.FunctionDef | ast.AsyncFunctionDef]()
         self._mentions = dict[str, list[_Mention]]()
         self._again = dict[Scope, bool]()
         for path, tree in trees.items():
@@ -183,6 +184,7 @@ class ScriptSources:
         called = frozenset(one.arg for one in given)
         own = Scope(scope.path, name, scope, owner, framework, _changes(decorators), called)
         self.functions.add(name)
+        self.definitions += [] if isinstance(at, ast.Lambda) else [at]
         body: Sequence[ast.AST] = at.body if isinstance(at.body, list) else [at.body]
         for line in body:
             self._read(line, own, loop=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ast
 import gc
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class LeftTargets:
     def __init__(self, watching: Watching) -> None:
         self._seen = watching.seen
         self._before: Weights = {}
+        self._copies = set[int]()  # weights of networks that were as those of another one
         self._known, self._told = 0, False
         watching.at_an_update.append(self._note)
         watching.at_comparing.append(self._compare)
@@ -49,9 +51,10 @@ class LeftTargets:
             return
         self._known = len(seen)
         with suppress(Exception):  # what a script holds may be anything
-            networks = (one for called in seen for one in _networks(called))
+            networks = [one for called in seen for one in _networks(called)]
             now = taken((), (weight for one in networks for weight in one.weights))
             self._before = now | self._before
+            self._copies |= _copies(networks)
 
     def _compare(self) -> None:
         if self._told:
@@ -66,7 +69,8 @@ class LeftTargets:
         writes: LaterWrites | str | None = None
         for called, targets in found:
             for name, weights in targets.items():
-                if any(id(one) not in self._before for one in weights):
+                known = self._before.keys() & self._copies
+                if any(id(one) not in known for one in weights):
                     continue
                 if any(not is_equal(one, self._before[id(one)][1]) for one in weights):
                     called.targets[name] = None
@@ -79,7 +83,7 @@ def _said(writes: LaterWrites | str, weights: list[Tensor]) -> str:
     """Where the weights may still be written; empty where nothing shows that they are."""
     if isinstance(writes, str):
         return writes
-    found = writes.first({id(one) for one in weights})
+    found = writes.first({at for one in weights for at in (id(one), one.data_ptr())})
     if found is None:
         return ""
     path, line = found
@@ -103,6 +107,18 @@ def targets_of(seen: Sightings, called: Called) -> dict[str, list[Tensor]]:
         inside = any(one.name.startswith(f"{outer}.") for outer in found)
         if one.form in trained and not inside:
             found[one.name] = one.weights
+    return found
+
+
+def _copies(networks: Sequence[HeldNetwork]) -> set[int]:
+    """Weights, by id, of those that begin as another one of their form is: no network that was
+    trained elsewhere does, such as a teacher."""
+    found = set[int]()
+    for one, other in itertools.combinations(networks, 2):
+        mine, theirs = ({id(weight) for weight in both.weights} for both in (one, other))
+        pairs = one.form == other.form and not mine & theirs
+        if pairs and all(map(is_equal, one.weights, other.weights)):
+            found |= mine | theirs
     return found
 
 
