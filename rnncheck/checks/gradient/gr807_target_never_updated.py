@@ -1,12 +1,12 @@
 """The network that targets are made with is never given what was learned.
 
 Checks
-    In a script: networks that the loss runs, of the same class and form as one that an optimiser
-    trains, which neither an optimiser has nor who acts. Where the updates that were seen left one
-    as it was, the script's own lines are read: none that may run again writes into it, steps an
-    updater of TorchRL's that has it, or hands it to a package that might. And with other weights in
-    it the loss must change, but not where every step of the batch is taken for an end: then what it
-    gives is the value of what follows.
+    In a script: networks that the loss runs, which begin as copies of one that an optimiser trains,
+    and which neither an optimiser has nor who acts. Where the updates that were seen left one as it
+    was, the script's own lines are read: none that may run again writes into it, hands it or its
+    weights on, or steps an updater of TorchRL's that has it. And with other weights in it the loss
+    must change, but not where every step of the batch is taken for an end: then what it gives is
+    the value of what follows.
     In a spec: the loss's ``target_update``, stepped on a copy whose trained weights have moved.
 
 Why it matters
@@ -14,9 +14,10 @@ Why it matters
     and the noise of the first weights; whatever lies more than a step ahead is never learned.
 
 Says nothing when
-    no network stands beside a trained one, or it was updated; when a line that was not reached may
-    update it later, such as every thousandth step; when what it gives enters the loss behind ends
-    as well (a teacher, a reference policy, random features), or the spec has no ``target_update``.
+    no network begins as a copy of a trained one, or it was updated; when a line that was not
+    reached may update it later, such as every thousandth step, or one that was may and did not
+    change it; when what it gives enters the loss behind ends as well (a teacher, a reference
+    policy), or the spec has no ``target_update``.
 
 Fix
     Step the updater behind each update (``SoftUpdate``), or load the trained weights now and then.
