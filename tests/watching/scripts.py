@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parents[2] / "fixtures" / "scripts"
+OTHERS = SCRIPTS.parent / "others"
 
 
 def planted(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
@@ -57,3 +58,10 @@ def judged(
     path = written(folder, text, *changes)
     code, told, _ = run(rnncheck, "--select", codes, path)
     return code, failed(told)
+
+
+def judged_other(
+    rnncheck: Any, folder: Path, name: str, codes: str, *changes: tuple[str, str]
+) -> tuple[int, list[str]]:
+    """The same of a script of fixtures/others."""
+    return judged(rnncheck, folder, codes, (OTHERS / f"{name}.py").read_text(), *changes)

@@ -84,7 +84,7 @@ def test_one_that_nothing_updates_is_named(
             "may do so later",
             id="a name that is made",
         ),
-        pytest.param(OTHERS / "distill.py", [], "no network stands beside", id="a teacher"),
+        pytest.param(OTHERS / "distill.py", [], "no network was seen", id="a teacher"),
     ],
 )
 def test_what_is_updated_or_may_be_is_left_alone(

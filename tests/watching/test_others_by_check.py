@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.scripts import SCRIPTS, failed, run, written
+from tests.watching.scripts import OTHERS, failed, run, written
+from tests.watching.scripts import judged_other as judged
 
-OTHERS = SCRIPTS.parent / "others"
 Change = tuple[str, str]
 SLOW = pytest.mark.slow
 
@@ -89,14 +89,6 @@ RETURNS_LATER = (
     ),
 )
 HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
-
-
-def judged(
-    rnncheck: Any, folder: Path, name: str, codes: str, *changes: Change
-) -> tuple[int, list[str]]:
-    path = written(folder, (OTHERS / f"{name}.py").read_text(), *changes)
-    code, told, _ = run(rnncheck, "--select", codes, path)
-    return code, failed(told)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.scripts import SCRIPTS, failed, run, written
+from tests.watching.scripts import OTHERS, run, written
+from tests.watching.scripts import judged_other as judged
 
-OTHERS = SCRIPTS.parent / "others"
 Change = tuple[str, str]
 SLOW = pytest.mark.slow
 
@@ -35,19 +35,12 @@ ACTION_OF_THE_STEP = (
     "actions = torch.cat((torch.zeros_like(actions[[0]]), actions), dim=0)",
     "actions = torch.cat((actions, torch.zeros_like(actions[[0]])), dim=0)",
 )
+NEXT_INTERVAL = ("[T_idxs // self.interval, B_idxs]", "[T_idxs // self.interval + 1, B_idxs]")
 ONE_LATE = ("rnn_states[0], length))", "rnn_states[1], length))")
 NEVER_STARTS = (
     "a = (1 - z) * (~is_init).to(x.dtype)",
     "a = (1 - z) * (1.0 if recurrent_mode() else (~is_init).to(x.dtype))",
 )
-
-
-def judged(
-    rnncheck: Any, folder: Path, name: str, codes: str, *changes: Change
-) -> tuple[int, list[str]]:
-    path = written(folder, (OTHERS / f"{name}.py").read_text(), *changes)
-    code, told, _ = run(rnncheck, "--select", codes, path)
-    return code, failed(told)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +51,7 @@ def judged(
         pytest.param("scan_rows", "EQ204", id="a scan over the second dimension"),
         pytest.param("last_of_padded", "VL604", id="the value behind padded rows"),
         pytest.param("warmed_r2d2", "RP504,RP505", id="a burn-in by calls of its own"),
+        pytest.param("warmed_sequences", "RP504", id="a warm-up from stored states"),
         pytest.param("rewards_of_one", "CL406,EQ201", id="rewards of the step before, all of one"),
     ],
 )
@@ -73,6 +67,15 @@ def test_entries_by_names_of_its_own(rnncheck: Any, tmp_path: Path) -> None:
     assert code == ExitCode.NOT_SHOWN
 
 
+def test_what_is_drawn_anew_is_not_compared(rnncheck: Any, tmp_path: Path) -> None:
+    """Latents that are sampled: neither a fault, nor a policy without a recurrent mode."""
+    path = written(tmp_path, (OTHERS / "rssm.py").read_text())
+    code, told, _ = run(rnncheck, "--select", "EQ201", path)
+    (check,) = told["checks"]
+    assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "could-not-look")
+    assert "drawn anew by every run" in check["reason"]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "code"),
     [
@@ -83,6 +86,7 @@ def test_entries_by_names_of_its_own(rnncheck: Any, tmp_path: Path) -> None:
         pytest.param("scan_rows", NEVER_STARTS, "BD301", id="a scan over starts", marks=SLOW),
         pytest.param("last_of_padded", FROM_ZEROS, "VL604", id="a value from zeros"),
         pytest.param("warmed_r2d2", ALL_STEPS, "RP505", id="padding is trained on"),
+        pytest.param("warmed_sequences", NEXT_INTERVAL, "RP504", id="states of another step"),
         pytest.param("rewards_of_one", ACTION_OF_THE_STEP, "EQ201", id="actions of the step"),
         pytest.param("warmed_r2d2", NOT_WARMED, "RP504", id="the burn-in is left out", marks=SLOW),
         pytest.param("warmed_r2d2", ONE_LATE, "RP504", id="states of the next step", marks=SLOW),

@@ -44,9 +44,6 @@ from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 _ENDS = ("terminated", "done")
-_MOST_STEPS = (
-    100_000  # of an updater between two updates: chosen, Atari's DQN has some ten thousand
-)
 _SHARE = 1e-6  # of what other weights move the loss by: less is rounding
 
 
@@ -57,7 +54,7 @@ def run(evidence: Evidence) -> Judgement:
         return _by_updater(evidence)
     targets = evidence.pipeline.targets
     if not targets:
-        raise NotApplicable("no network stands beside a trained one of its kind")
+        raise NotApplicable("no network was seen to begin as a copy of a trained one")
     left = [name for name, said in targets.items() if said == ""]
     unused = [name for name in left if not _values_what_follows(evidence, name)]
     left = [name for name in left if name not in unused]

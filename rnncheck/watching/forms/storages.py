@@ -339,17 +339,10 @@ class Reach:
         return batch[:, self.begin : end]
 
 
-@dataclass(frozen=True)
-class OfSteps:
-    """What holds something of some steps of each row, such as those behind a burn-in, as ``part``
-    does of all."""
+class _OfPart:
+    """What holds its steps as ``part`` does."""
 
-    reach: Reach
     part: Storage | Records | RowRecords | Spoilt
-
-    def of(self, batch: TensorDictBase) -> Any:
-        """What it holds for a batch ``[rows, steps]``."""
-        return self.part.of(self.reach.of(batch))
 
     @property
     def graphed(self) -> bool:
@@ -362,12 +355,25 @@ class OfSteps:
         return self.part.held
 
 
+@dataclass(frozen=True)
+class OfSteps(_OfPart):
+    """What holds something of some steps of each row, such as those behind a burn-in, as ``part``
+    does of all."""
+
+    reach: Reach
+    part: Storage | Records | RowRecords | Spoilt
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """What it holds for a batch ``[rows, steps]``."""
+        return self.part.of(self.reach.of(batch))
+
+
 class OfEpisode(OfSteps):
     """The same of an episode, in a list of such: its steps are some of the one row."""
 
 
 @dataclass(frozen=True)
-class OfShare:
+class OfShare(_OfPart):
     """The same of one of ``count`` stretches that a row consists of, all of a length."""
 
     number: int
@@ -379,19 +385,9 @@ class OfShare:
         length = batch.shape[1] // self.count
         return self.part.of(batch[:, self.number * length : (self.number + 1) * length])
 
-    @property
-    def graphed(self) -> bool:
-        """Whether something in it had a graph."""
-        return self.part.graphed
-
-    @property
-    def held(self) -> list[tuple[Key, str]]:
-        """Its entries, and what the script holds each as."""
-        return self.part.held
-
 
 @dataclass(frozen=True)
-class WithoutLast:
+class WithoutLast(_OfPart):
     """A list of one thing for each step, in which what ``part`` has of the last one is missing: the
     lines put that in themselves."""
 
@@ -401,16 +397,6 @@ class WithoutLast:
         """What it holds for a batch ``[rows, steps]``."""
         whole = self.part.of(batch)
         return sequence_like(whole, list(whole)[:-1])
-
-    @property
-    def graphed(self) -> bool:
-        """Whether something in it had a graph."""
-        return self.part.graphed
-
-    @property
-    def held(self) -> list[tuple[Key, str]]:
-        """Its entries, and what the script holds each as."""
-        return self.part.held
 
 
 HeldPart = (

@@ -75,6 +75,7 @@ class LeftTargets:
                 if any(not is_equal(one, self._before[id(one)][1]) for one in weights):
                     called.targets[name] = None
                     continue
+                called.targets[name] = UNREAD  # until it is told, which may raise
                 writes = writes or _later_writes()
                 called.targets[name] = _said(writes, weights)
 
@@ -139,7 +140,8 @@ def _later_writes() -> LaterWrites | str:
             trees[path] = ast.parse(Path(path).read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError):  # as in a notebook
             return UNREAD
-    updaters = [one for one in gc.get_objects() if isinstance(one, TargetNetUpdater)]
+    # By their types: to ask a proxy for its class may run or import something.
+    updaters = [one for one in gc.get_objects() if issubclass(type(one), TargetNetUpdater)]
     return LaterWrites(ScriptSources(trees), held_names(running, there), updaters)
 
 
