@@ -52,6 +52,7 @@ class Guarantee:
 
 
 _TRAINS = (Stage.LOSS,)
+ISOLATION = "isolation"
 
 GUARANTEES = (
     Guarantee(
@@ -90,7 +91,7 @@ GUARANTEES = (
         {"EQ203": ("EQ201",)},
     ),
     Guarantee(
-        "isolation",
+        ISOLATION,
         "no trajectory reaches another: in the module, the batch, the values, the loss",
         ("BD301", "BD303", "BD304", "BD305", "RP506", "VL601", "LS701", "LS704"),
         (

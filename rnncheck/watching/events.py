@@ -60,6 +60,7 @@ from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Acting, Sightings
 from rnncheck.watching.words import (
     RAISED,
+    beside_what_is_judged,
     fed_by_networks,
     not_judged,
     of_the_script,
@@ -202,7 +203,8 @@ def judged_events(
         if not isinstance(event, RunStarted)
     )
     short = RAISED if raised else unseen
-    yield from without(lost, as_far_as_it_came(told, short), strict=strict)
+    judged = beside_what_is_judged(told, seen.memory_unjudged)
+    yield from without(lost, as_far_as_it_came(judged, short), strict=strict)
 
 
 def as_it_acted(seen: Sightings) -> AbstractContextManager[None]:

@@ -228,6 +228,7 @@ class Sightings:
     judged: dict[str, int] = field(default_factory=dict)  # calls of losses and estimators, by class
     given: dict[int, list[Any]] = field(default_factory=dict)  # by loss module: its graph's ends
     unjudged: dict[str, str] = field(default_factory=dict)  # by place: what was trained on as well
+    with_memory: set[str] = field(default_factory=set)  # those places where a memory is run in it
     backwards: int = 0
     frozen: bool = False  # the first update was reached: later data belongs to other weights
     moved_on: bool = False  # and something was collected after it
@@ -283,6 +284,11 @@ class Sightings:
         self.unjudged = {
             place: said for place, said in self.unjudged.items() if not loss.holds(_place_of(place))
         }
+
+    @property
+    def memory_unjudged(self) -> str:
+        """The first place at which a loss that is not judged runs a network's memory, or none."""
+        return next((place for place in self.unjudged if place in self.with_memory), "")
 
     def judged_losses(self) -> list[Called]:
         """All that are judged."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from rnncheck.pipeline.guard.user_frames import INSTALLED, LIBRARIES
 from rnncheck.printable import counted
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
+from rnncheck.results.guarantees import ISOLATION
 from rnncheck.results.model import (
     NOBODY_ACTED,
     NOT_IN_SCRIPT,
     NOT_IN_SPEC,
     UNKNOWN_ACTOR,
+    GuaranteeResult,
     Outcome,
     Stage,
     StageResult,
@@ -33,6 +36,10 @@ SENT_LATE = (
     "the workers of a collector acted with other weights than they were sent before the first"
     " update, which had not arrived: nothing can be told of who acted. Run it again, or let the"
     " script wait for them, as `MultiProcessWeightSyncScheme(sync=True)` does"
+)
+MEMORY_UNJUDGED = (
+    "a network with a memory of its own is trained there, by a loss that is not judged: a spec can"
+    " name it as its `loss:`"
 )
 LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
@@ -91,6 +98,22 @@ def of_the_script(
 def _said(reason: str, *, raised: bool) -> str:
     lacks = LACKS.search(reason) is not None
     return RAISED if raised and lacks else LACKS.sub("the script ", reason)
+
+
+def beside_what_is_judged(events: Iterable[Event], place: str) -> Iterator[Event]:
+    """The events of a script that trains a memory at the ``place`` by a loss which is not judged:
+    whether trajectories reach each other in it is not shown by the others."""
+    for event in events:
+        if isinstance(event, GuaranteeJudged) and place and event.result.name == ISOLATION:
+            event = replace(event, result=_without_what_is_at(place, event.result))
+        yield event
+
+
+def _without_what_is_at(place: str, judged: GuaranteeResult) -> GuaranteeResult:
+    if judged.standing is not Standing.SHOWN:
+        return judged
+    because = f"{place}: {MEMORY_UNJUDGED}"
+    return replace(judged, standing=Standing.NOT_SHOWN, because=because)
 
 
 def not_judged(called: Called) -> str:

@@ -37,6 +37,12 @@ ACTION_OF_THE_STEP = (
 )
 NEXT_INTERVAL = ("[T_idxs // self.interval, B_idxs]", "[T_idxs // self.interval + 1, B_idxs]")
 ONE_LATE = ("rnn_states[0], length))", "rnn_states[1], length))")
+CRITICS_GO_ON = ("            h = h * (~start[:, t]).float()\n", "")
+RANDOM_FIRST = (
+    "action, new_hidden = get_action(state, online_net, epsilon, env, hidden)",
+    "action, new_hidden = (env.action_space.sample(), hidden) if steps < initial_exploration"
+    " else get_action(state, online_net, epsilon, env, hidden)",
+)
 NEVER_STARTS = (
     "a = (1 - z) * (~is_init).to(x.dtype)",
     "a = (1 - z) * (1.0 if recurrent_mode() else (~is_init).to(x.dtype))",
@@ -52,11 +58,26 @@ NEVER_STARTS = (
         pytest.param("last_of_padded", "VL604", id="the value behind padded rows"),
         pytest.param("warmed_r2d2", "RP504,RP505", id="a burn-in by calls of its own"),
         pytest.param("warmed_sequences", "RP504", id="a warm-up from stored states"),
+        pytest.param("vmap_critics", "LS701,GR801", id="an ensemble of critics with memory"),
         pytest.param("rewards_of_one", "CL406,EQ201", id="rewards of the step before, all of one"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
     assert judged(rnncheck, tmp_path, name, codes) == (ExitCode.VERIFIED, [])
+
+
+def test_a_burn_in_behind_random_steps_makes_states_of_its_own(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    """Random steps leave the state at zero, and what is burnt in over them is another one."""
+    told = judged(rnncheck, tmp_path, "warmed_r2d2", "RP504", RANDOM_FIRST)
+    assert told == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.slow
+def test_a_burn_in_behind_random_steps_that_is_left_out(rnncheck: Any, tmp_path: Path) -> None:
+    told = judged(rnncheck, tmp_path, "warmed_r2d2", "RP504", RANDOM_FIRST, NOT_WARMED)
+    assert told == (ExitCode.FAILED, ["RP504"])
 
 
 def test_entries_by_names_of_its_own(rnncheck: Any, tmp_path: Path) -> None:
@@ -88,6 +109,7 @@ def test_what_is_drawn_anew_is_not_compared(rnncheck: Any, tmp_path: Path) -> No
         pytest.param("warmed_r2d2", ALL_STEPS, "RP505", id="padding is trained on"),
         pytest.param("warmed_sequences", NEXT_INTERVAL, "RP504", id="states of another step"),
         pytest.param("rewards_of_one", ACTION_OF_THE_STEP, "EQ201", id="actions of the step"),
+        pytest.param("vmap_critics", CRITICS_GO_ON, "LS701", id="critics run over starts"),
         pytest.param("warmed_r2d2", NOT_WARMED, "RP504", id="the burn-in is left out", marks=SLOW),
         pytest.param("warmed_r2d2", ONE_LATE, "RP504", id="states of the next step", marks=SLOW),
     ],

@@ -96,13 +96,14 @@ def real_leaks(
 
 def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
     """Those of ``names`` that are no statistic of the batch, and between which neighbours they
-    run. Where random numbers are drawn place by place, the batch in another order tells nothing:
-    there it is told by rows, which a statistic moves as well."""
+    run. A statistic of the batch moves rows as well: what moves segments of a row and no other row
+    is none. Where random numbers are drawn place by place, the batch in another order tells
+    nothing: there it is told by rows alone."""
     found, left, silent = dict[str, str](), set(names), set(names)
     ways = _ways(coupled.sample) if left else []
     for way in ways:
         moving = _moving(coupled, way, left)
-        if coupled.drawn and len(ways) > 1 and way.name == SEGMENTS:
+        if len(ways) > 1 and way.name == SEGMENTS:
             found |= dict.fromkeys(silent & set(moving), SEGMENTS)  # and no row moves another
         silent -= set(moving)
         if coupled.shuffled and way.name == ROWS:  # rows of one minibatch have its statistic

@@ -81,6 +81,8 @@ def run(evidence: Evidence) -> Judgement:
             wrong = wrong_openings(evidence, sample, key, starts, stored, recorded)
             spent = wrong & _burned(evidence, sample) if bool(wrong.any()) else wrong
             spent = spent & ~_of_the_step_beside(evidence, sample, key, spent, stored, recorded)
+            if evidence.pipeline.burn_ins and bool(sample.steps.random.any()):
+                spent = spent | _made_anew(evidence, sample, key, wrong, stored, recorded)
             wrong = wrong & ~spent
             burned += int(spent.sum())
             compared += int((starts & ~spent).sum())
@@ -166,6 +168,23 @@ def _of_the_step_beside(
         begins = bool(same_values(held, fresh.to(held)).any())
         found[row, step] = len(places) == 1 and places[0] in beside and not begins
     return found if 2 * int(found.sum()) > int(spent.sum()) else none
+
+
+def _made_anew(
+    evidence: Evidence, sample: Sample, key: Key, wrong: Tensor, stored: Tensor, recorded: Tensor
+) -> Tensor:
+    """``wrong``, inside of trajectories, where the state is neither one that was collected nor the
+    initial one. Behind random steps, which no memory went along with, a burn-in that was seen in
+    the script's own lines makes another state than acting had."""
+    found = wrong & ~sample.trajectory_start()
+    if stored.shape[2:] != recorded.shape[1:]:
+        return torch.zeros_like(wrong)
+    fresh = evidence.policy.fresh[key][:1]
+    for row, step in found.nonzero().tolist():
+        held = stored[row, step : step + 1]
+        known = bool(same_values(held.expand_as(recorded), recorded).any())
+        found[row, step] = not known and not bool(same_values(held, fresh.to(held)).any())
+    return found
 
 
 def _observed(

@@ -12,6 +12,13 @@ def is_batched(value: Tensor) -> bool:
     return bool(torch._C._functorch.is_batchedtensor(value))
 
 
+def unbatched(value: Tensor) -> Tensor:
+    """The tensor that holds the several ones, or the tensor itself."""
+    while is_batched(value):
+        value = torch._C._functorch.get_unwrapped(value)
+    return value
+
+
 def has_no_graph_of_its_own() -> bool:
     """Whether what runs now is inside of ``torch.vmap`` or the like, where no tensor can be told to
     require a gradient, whether it stands for several or not."""

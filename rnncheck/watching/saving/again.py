@@ -83,7 +83,7 @@ class SavedAgain:
         """What the watch had seen."""
         saved, seen = self.saved, Sightings()
         seen.updates, seen.backwards = saved.updates, saved.backwards
-        seen.unjudged = dict(saved.unjudged)
+        seen.unjudged, seen.with_memory = dict(saved.unjudged), set(saved.with_memory)
         seen.steps, seen.env_steps = saved.steps, saved.env_steps
         seen.recurrent, seen.layers = dict(saved.recurrent), dict(saved.layers)
         seen.plain, seen.unseen = saved.plain, saved.unseen

@@ -58,6 +58,7 @@ class SavedRun(_Strict):
     plain: Text = ""
     unseen: Text = ""
     unjudged: dict[str, Text]
+    with_memory: list[Text] = Field(default_factory=list, max_length=_MOST_PLACES)
     lost: dict[str, Text]
     acting: SavedPart | None
     losses: list[SavedPart] = Field(max_length=_MOST_PLACES)

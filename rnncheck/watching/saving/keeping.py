@@ -74,6 +74,7 @@ class RunKeeping:
             plain=seen.plain[:_LONGEST],
             unseen=seen.unseen[:_LONGEST],
             unjudged=self._unjudged(),
+            with_memory=sorted(self._seen.with_memory),
             acting=acting,
             losses=_there(losses),
             estimators=_there(self._part(Stage.ADVANTAGE, one, _called) for one in estimators),

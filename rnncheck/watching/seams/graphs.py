@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Collection, Iterator, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 from tensordict import TensorDictBase
@@ -10,10 +13,11 @@ from torch import Tensor
 
 _MOST = 20_000  # nodes that are walked: some thousand steps of a recurrent module's own loop
 # Of matrix products, convolutions and recurrent layers, in the names of their backward nodes.
+_LAYERS = "Gru", "Lstm", "Rnn", "gru", "lstm", "rnn"
 _PRODUCTS = (
     *("AddmmBackward", "BmmBackward", "BaddbmmBackward", "LinearBackward", "MmBackward"),
     *("AddmvBackward", "CompiledFunction", "Convolution", "MvBackward"),
-    *("Gru", "Lstm", "Rnn", "gru", "lstm", "rnn"),
+    *_LAYERS,
 )
 _LEAF = "AccumulateGrad"
 
@@ -46,6 +50,34 @@ def runs_networks(loss: Any, behind: Collection[Any]) -> bool:
     a penalty on weights does nothing of that."""
     names = [node.name() for node in _nodes(loss, behind) or ()]
     return any(product in name for name in names for product in _PRODUCTS)
+
+
+def runs_over_steps(loss: Any, behind: Collection[Any]) -> bool:
+    """Whether a network's memory is run in it: by one of torch's recurrent layers, or by weights
+    that are multiplied with what they have given before."""
+    nodes = _nodes(loss, behind) or []
+    if any(layer in node.name() for node in nodes for layer in _LAYERS):
+        return True
+    inside = {node: [one for one, _ in node.next_functions] for node in nodes}
+    weights, alone = dict[Any, int](), set[Any]()  # as bits, and the nodes that are one, reshaped
+    for node in TopologicalSorter(inside).static_order():
+        following = [one for one in inside.get(node, ()) if weights.get(one)]
+        if not following:
+            weights[node] = (1 << len(weights)) * _is_leaf(node)
+            alone |= {node} if weights[node] else set()
+            continue
+        weights[node] = functools.reduce(operator.or_, map(weights.__getitem__, following))
+        alone |= {node} if len(following) == 1 and following[0] in alone else set()
+        factors = [weights[one] for one in following if one in alone]
+        others = [weights[one] for one in following if one not in alone]
+        again = any(one & other for one in factors for other in others)
+        if again and any(product in node.name() for product in _PRODUCTS):
+            return True
+    return False
+
+
+def _is_leaf(node: Any) -> bool:
+    return node is not None and bool(node.name().endswith(_LEAF))
 
 
 def leads_to(loss: Any, nodes: Collection[Any]) -> bool:

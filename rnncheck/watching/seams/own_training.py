@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import CodeType, FrameType
@@ -18,12 +18,12 @@ from weakref import ref
 
 import torch
 from tensordict import TensorDictBase
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import calling_place, display_path
-from rnncheck.pipeline.instruments.vmap import is_batched
+from rnncheck.pipeline.instruments.vmap import is_batched, unbatched
 from rnncheck.pipeline.subject.modes import Mode, in_mode_of
 from rnncheck.roles import role_of
 from rnncheck.watching.forms.named_switches import OwnSwitch, Switches, still_set
@@ -43,7 +43,12 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
-from rnncheck.watching.seams.graphs import leads_to, runs_networks, weights_in
+from rnncheck.watching.seams.graphs import (
+    leads_to,
+    runs_networks,
+    runs_over_steps,
+    weights_in,
+)
 from rnncheck.watching.seams.held_batches import (
     GivenTo,
     HeldBatches,
@@ -82,7 +87,7 @@ def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     noting = OwnTraining(watching, EnteredModes(watching, scope))
     hear_modules(watching, scope, noting.called)
-    replace(scope, torch.Tensor, "backward", noting.backward)
+    replace(scope, Tensor, "backward", noting.backward)
     scope.callback(noting.forget)
     watching.at_an_unreduced_loss.append(noting.unreduced)
     watching.at_a_step.append(noting.acts)  # what is stepped with was acted on, not trained on
@@ -201,18 +206,20 @@ class OwnTraining:
         mine, acting = [p for p in module._parameters.values() if p is not None], self._acting()
         if not mine or (acting and any(id(one) in acting for one in mine)):
             return bool(mine)
+        if any(map(is_batched, mine)):  # those of an ensemble, under vmap: others at each call
+            return self._is_stepped([unbatched(one) for one in mine])
         asked, known = self._learners.get(id(module), _NOBODY)
         told = asked() is module
         if told and not known:
             return False
-        if any(one.is_meta or is_batched(one) for one in mine):  # those of an ensemble, under vmap
+        if any(one.is_meta for one in mine):
             return False
         if not told:
             known = self._acts_by_a_copy(mine) or self._is_stepped(mine)
             self._learners[id(module)] = ref(module), known
         return known
 
-    def _is_stepped(self, mine: list[nn.Parameter]) -> bool:
+    def _is_stepped(self, mine: Sequence[Tensor]) -> bool:
         groups = (group for one in self._watching.optimisers for group in one.param_groups)
         held = {id(weight) for group in groups for weight in group["params"]}
         return any(id(one) in held for one in mine)
@@ -278,6 +285,7 @@ class OwnTraining:
         weights = weights_in(loss, given)
         if not weights:
             return
+        known = len(seen.unjudged)
         if not any(one.own for one in seen.losses):
             for one in seen.losses if runs_networks(loss, given) else ():
                 if leads_to(loss, seen.given.get(id(one.module), ())):
@@ -291,6 +299,8 @@ class OwnTraining:
             )
         else:  # walking the graph again would say the same
             self._told.add(place)
+        if len(seen.unjudged) > known and runs_over_steps(loss, given):
+            seen.with_memory.add(place)
 
     def acts(self) -> None:
         """An env was stepped."""
@@ -348,6 +358,7 @@ class OwnTraining:
     def _add(self, losses: list[Called], found: FoundLoss) -> Called:
         """One more batch of the loss that was found."""
         held = found.held
+        self._told.add(str(calling_place()))
         for one in self._unreduced:
             one.covered = True
         if self._unreduced:
