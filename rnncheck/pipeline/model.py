@@ -83,6 +83,7 @@ class Pipeline:
     counted: frozenset[str] = frozenset()  # buffers that moved while it acted
     forgets: str = ""  # what acts by recurrent layers that begin from zeros at every step
     never_reset: bool = False  # no episode began behind another, for a loop to put its state back
+    end_with_time: bool = False  # its episodes, by one flag for all ends, at one length
     shows_starts: bool = False  # its env may show at an end what the next episode begins with
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written

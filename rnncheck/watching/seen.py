@@ -80,6 +80,7 @@ class Acting:
     moved: bool = False  # its weights were trained between the steps of its batches
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
+    end_with_time: bool = False  # its episodes, by one flag for all ends, at one length
     shows_starts: bool = False  # its env may show at an end what the next episode begins with
 
 

@@ -12,6 +12,11 @@ from tests.watching.scripts import SCRIPTS, run, written
 
 OTHERS = SCRIPTS.parent / "others"
 Change = tuple[str, str]
+NOT_IN_PLACE = (
+    "pt.mul_(1 - self.tau).add_(self.tau * p)",
+    "pt.mul(1 - self.tau).add(self.tau * p)",
+)
+ITSELF = ("pt.mul_(1 - self.tau).add_(self.tau * p)", "pt.copy_(pt)")
 RARELY = ("if self.updates % self.args.target_every == 0:", "if self.updates % 10**6 == 0:")
 LOADED = "self.q_target.load_state_dict(self.q.state_dict())"
 PAIRS = "for t, s in zip(self.q_target.parameters(), self.q.parameters()):\n                "
@@ -52,6 +57,8 @@ def outcome(rnncheck: Any, folder: Path, path: Path, *changes: Change) -> tuple[
             ],
             id="weights that are loaded",
         ),
+        pytest.param(OTHERS / "gru_sac.py", [NOT_IN_PLACE], id="lines that write nothing"),
+        pytest.param(OTHERS / "gru_sac.py", [ITSELF], id="a mix with itself"),
     ],
 )
 def test_one_that_nothing_updates_is_named(
@@ -84,6 +91,7 @@ def test_one_that_nothing_updates_is_named(
             "may do so later",
             id="a name that is made",
         ),
+        pytest.param(OTHERS / "gru_sac.py", [], "passed", id="held by who acts"),
         pytest.param(OTHERS / "distill.py", [], "no network was seen", id="a teacher"),
     ],
 )

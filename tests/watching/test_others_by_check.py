@@ -216,6 +216,25 @@ def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: 
     assert judged(rnncheck, tmp_path, "td3_late_actor", "VL603") == (ExitCode.VERIFIED, [])
 
 
+ONE_FLAG = ("False, self.steps >= self.T, {}", "self.steps >= self.T, {}")
+FOUR_PARTS = (
+    "s2, r, terminated, truncated, _ = env.step(a)\n            done = terminated or truncated",
+    "s2, r, done, _ = env.step(a)",
+)
+
+
+def test_a_limit_of_time_alone_is_no_end(rnncheck: Any, tmp_path: Path) -> None:
+    """The env never ends by itself, and the targets leave nothing out."""
+    told = judged(rnncheck, tmp_path, "endless_rdpg", "VL603")
+    assert told == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.slow
+def test_one_flag_at_one_length_may_be_a_limit_of_time(rnncheck: Any, tmp_path: Path) -> None:
+    told = judged(rnncheck, tmp_path, "endless_rdpg", "VL603", ONE_FLAG, FOUR_PARTS)
+    assert told == (ExitCode.VERIFIED, ["VL603"])
+
+
 @pytest.mark.slow
 def test_a_limit_that_is_an_end_to_agents_is_a_warning(rnncheck: Any, tmp_path: Path) -> None:
     """The env tells both apart, and the script makes the agents' flags of them."""

@@ -22,9 +22,10 @@ Why it matters
     played yet.
 
 Says nothing when
-    no collected episode ends, the env's observation never changes, neither an estimator nor a loss
-    reads rewards, or rewards are what the loss predicts (a world model). A sum of rewards that goes
-    on over the ends is VL601's.
+    no collected episode ends, all of them are cut by a limit of time, the env's observation never
+    changes, neither an estimator nor a loss reads rewards, or rewards are what the loss predicts (a
+    world model). Where an env tells of all ends by one flag, and its episodes are equally long, it
+    is a warning. A sum of rewards that goes on over the ends is VL601's.
 
 Fix
     Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``,
@@ -85,6 +86,13 @@ from rnncheck.pipeline.keys import dotted
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
+TERMINATED = "next.terminated"
+ONE_LENGTH = (
+    "the env's one flag for all ends came at the same step of every episode: where that is a limit"
+    " of time, this is a choice; where it is an end, the next value is not left out"
+)
+LIMITS_ALONE = ": none ended by itself, and the target leaves nothing out"
+_SEVERAL = 2  # episodes; chosen
 _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
 _COME = {
     Stage.ADVANTAGE: "come to the estimator",
@@ -113,13 +121,16 @@ def run(evidence: Evidence) -> Judgement:
     elsewhere, valued = added_values(evidence)
     if elsewhere is not None:
         return Judgement((elsewhere,), valued + 1)
-    count, untold = last.count + valued, list[Unanswered]()
+    count, untold, kept = last.count + valued, list[Unanswered](), ""
     for look in (_estimator, _loss):
         found = look(evidence)
         count += found.compared
         untold += found.untold
-        if found.finding is not None:
-            return Judgement((found.finding,), count)
+        if found.finding is None:
+            continue
+        if not _ends_by_limits_alone(evidence, found.finding):
+            return _judged(evidence, found.finding, count)
+        kept = LIMITS_ALONE
     made = made_ends(evidence)
     if made is not None:  # a choice, where the task ends with its time
         return Judgement((_made(made),), count + made.count, severity=Severity.WARNING)
@@ -133,7 +144,29 @@ def run(evidence: Evidence) -> Judgement:
     count = count or ends_of_rows(evidence)
     if not count:
         raise CouldNotLook("no collected episode ends")
-    return Judgement((), count, f"{counted(count, 'end')} of episodes and targets there")
+    return Judgement((), count, f"{counted(count, 'end')} of episodes and targets there{kept}")
+
+
+def _judged(evidence: Evidence, found: Observation, count: int) -> Judgement:
+    """An env that tells of ends by one flag, at one length of all episodes, may end them by a limit
+    of time: to take the next value is right then."""
+    if found.key != TERMINATED or not evidence.pipeline.end_with_time:
+        return Judgement((found,), count)
+    return Judgement((replace(found, cause=ONE_LENGTH),), count, severity=Severity.WARNING)
+
+
+def _ends_by_limits_alone(evidence: Evidence, found: Observation) -> bool:
+    """Several recorded episodes have ended, and none by itself."""
+    over, cut = int(found.key != TERMINATED), 0
+    for rows in evidence.recording.batches:
+        shape = rows.valid.shape
+        done, terminated = (
+            rows.data.get(("next", name), torch.zeros(shape)).reshape(*shape, -1).any(-1)
+            for name in ("done", "terminated")
+        )
+        over += int((terminated & rows.valid).sum())
+        cut += int((done & ~terminated & rows.valid).sum())
+    return not over and cut >= _SEVERAL
 
 
 def _blank(last: LastObservations) -> CouldNotLook:
@@ -422,7 +455,7 @@ def _bootstraps(where: Where, moved: float) -> Observation:
         measured=moved,
         cause="the next value is not multiplied by the complement of ('next', 'terminated')",
         fix="target = reward + gamma * (~terminated).float() * next_value",
-        key="next.terminated",
+        key=TERMINATED,
     )
 
 

@@ -37,6 +37,7 @@ class MadeBatches:
     ``anew``: every batch began with a reset of all envs.
     ``never_reset``: the script puts its state back by itself, and no episode began behind another.
     ``forgets`` is what acts by recurrent layers that begin from zeros at every step.
+    ``end_with_time``: its episodes end, by one flag for all ends, at one length.
     ``shows_starts``: its env may show at an end what the next episode begins with.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
     where that is not known. ``learning`` are those that the script's own backward gave a gradient.
@@ -65,6 +66,7 @@ class MadeBatches:
     never_reset: bool = False
     forgets: str = ""
     counted: frozenset[str] = frozenset()
+    end_with_time: bool = False
     shows_starts: bool = False
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

@@ -25,6 +25,7 @@ _NUMBERS = "biuf"  # kinds of arrays that hold some
 _BESIDE = (Mapping, list, type(None))  # what is told beside a step
 # By gym's wrapper, by those of older trainers, by simulators of many envs at once.
 _CUT = ("TimeLimit.truncated", "bad_transition", "time_outs", "timeouts")
+_FEWEST = 3  # parts of a step: what is shown, the reward, whether the episode is over
 _DEEPEST = 2  # containers in containers in which an env may hold others: chosen
 
 
@@ -56,7 +57,7 @@ def shown_by_reset(found: Any) -> Any:
 def step_of(found: Any) -> tuple[Any, ...] | None:
     """What ``step`` gave as gymnasium's gives it: of ``(shown, reward, done)``, of these and what
     it told beside them, or of five parts. None where it is none of these."""
-    if not isinstance(found, tuple) or not 3 <= len(found) <= 5:
+    if not isinstance(found, tuple) or not _FEWEST <= len(found) <= 5:
         return None
     told = found[-1] if isinstance(found[-1], Mapping) else {}
     flags = [_flags(one) for one in found[2:4] if not isinstance(one, _BESIDE)]
@@ -71,6 +72,17 @@ def step_of(found: Any) -> tuple[Any, ...] | None:
         over, cut = _as_told(np.asarray(over) & ~cut), _as_told(cut)
     single = isinstance(over, bool)
     return shown, float(reward.item()) if single else reward.reshape(-1), over, cut, dict(told)
+
+
+def tells_ends_by_one_flag(found: Any) -> bool:
+    """Whether what ``step`` gave has no second flag, for episodes that a limit cuts, and says
+    nothing of limits beside it."""
+    if not isinstance(found, tuple) or len(found) < _FEWEST:
+        return False
+    flags = [one for one in found[2:4] if not isinstance(one, _BESIDE)]
+    beside = found[-1] if isinstance(found[-1], (list, tuple)) else [found[-1]]
+    told = (one for one in beside if isinstance(one, Mapping))
+    return len(flags) == 1 and not any(name in one for one in told for name in _CUT)
 
 
 def _cut_by(told: Any, shape: tuple[int, ...]) -> Any:
@@ -137,6 +149,7 @@ class OwnEnv(gymnasium.Env[Any, Any]):
     def __init__(self, own: Any) -> None:
         self.own = own
         self.rows: int | None = None
+        self.one_flag = False  # tells of every end, by whatever it is
         self._shown: Any = None
         self._taken: Any = None
         self._low, self._high = np.zeros(()), np.zeros(())

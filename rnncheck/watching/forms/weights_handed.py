@@ -13,6 +13,7 @@ from torch import nn
 from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching.forms.held_names import HeldNames
 from rnncheck.watching.forms.source_scopes import ScriptSources, SourceNode, name_of
+from rnncheck.watching.forms.weights_read import are_read_alone
 
 # By which the weights of a network, or the networks inside one, are taken out of it.
 _OUT = frozenset(
@@ -76,6 +77,8 @@ class WeightsHanded:
         up = None if parent is None else parent.at
         if isinstance(up, ast.Attribute):
             taken = up.attr in _OUT and (strict or id(up) not in self._for_gradients)
+            if taken and are_read_alone(up, self._parent_of):
+                return False
             return taken or (strict and self._touches_weights(up.attr))
         if isinstance(up, ast.Call) and up.func is at:
             return callable_
@@ -88,6 +91,10 @@ class WeightsHanded:
         if isinstance(up, ast.Subscript) and not strict:
             return False
         return strict and not isinstance(up, _TESTS)
+
+    def _parent_of(self, at: ast.AST) -> ast.AST | None:
+        found = self._parents.get(id(at))
+        return None if found is None else found.at
 
     def _is_given(self, call: ast.Call, at: ast.AST, deep: int) -> bool:
         """Whether a function that it is an argument of may do so: the script's own are read."""

@@ -208,6 +208,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.anew = made.get("anew", False)
     acting.never_reset = made.get("never_reset", False)
     acting.forgets, acting.counted = made.get("forgets", ""), made.get("counted", [])
+    acting.end_with_time = made.get("end_with_time", False)
     acting.shows_starts = made.get("shows_starts", False)
     acting.shown = {tuple(key): tuple(source) for key, source in made.get("shown", [])}
     acting.switches, acting.random = made["switches"], made["random"]

@@ -19,6 +19,7 @@ from rnncheck.pipeline.copying.networks import HeldNetwork, networks_in
 from rnncheck.pipeline.guard.user_frames import display_path, is_user_file
 from rnncheck.watching.forms.held_names import held_names
 from rnncheck.watching.forms.later_writes import LaterWrites
+from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.source_scopes import ScriptSources
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.frames import their_frames
@@ -54,7 +55,7 @@ class LeftTargets:
             networks = [one for called in seen for one in _networks(called)]
             now = taken((), (weight for one in networks for weight in one.weights))
             self._before = now | self._before
-            self._copies |= _copies(networks)
+            self._copies |= _copies(networks, self._seen.weights)
 
     def _compare(self) -> None:
         if self._told:
@@ -94,8 +95,8 @@ def _said(writes: LaterWrites | str, weights: list[Tensor]) -> str:
 def targets_of(seen: Sightings, called: Called) -> dict[str, list[Tensor]]:
     """By name in the loss the weights of networks that no optimiser has and who acts has not, of
     the same kind and form as one that is trained."""
-    policies = [one.policy for one in seen.acting if isinstance(one.policy, nn.Module)]
-    acting = {id(one) for p in policies for one in (*p.parameters(), *p.buffers())}
+    modules = [module for one in seen.acting for module in _that_act(one.policy)]
+    acting = {id(one) for p in modules for one in (*p.parameters(), *p.buffers())}
     apart, trained = list[HeldNetwork](), list[Any]()
     for one in _networks(called):
         ids = {id(weight) for weight in one.weights}
@@ -111,14 +112,24 @@ def targets_of(seen: Sightings, called: Called) -> dict[str, list[Tensor]]:
     return found
 
 
-def _copies(networks: Sequence[HeldNetwork]) -> set[int]:
-    """Weights, by id, of those that begin as another one of their form is: no network that was
-    trained elsewhere does, such as a teacher."""
+def _that_act(policy: Any) -> Iterator[nn.Module]:
+    """Of an agent that holds its targets beside them, the networks that ran while it acted."""
+    if isinstance(policy, PlainPolicy) and policy.call.parts:
+        yield from (module for module, _ in policy.call.parts)
+    elif isinstance(policy, nn.Module):
+        yield policy
+
+
+def _copies(networks: Sequence[HeldNetwork], first: Weights) -> set[int]:
+    """Weights, by id, of those that begin as another one of their form is, or was at the ``first``
+    update: no network that was trained elsewhere does, such as a teacher."""
     found = set[int]()
-    for one, other in itertools.combinations(networks, 2):
+    for one, other in itertools.permutations(networks, 2):
         mine, theirs = ({id(weight) for weight in both.weights} for both in (one, other))
-        pairs = one.form == other.form and not mine & theirs
-        if pairs and all(map(is_equal, one.weights, other.weights)):
+        if one.form != other.form or mine & theirs:
+            continue
+        pairs = zip(one.weights, other.weights, strict=True)
+        if all(is_equal(a, b) or is_equal(a, first.get(id(b), (b, b))[1]) for a, b in pairs):
             found |= mine | theirs
     return found
 

@@ -21,6 +21,7 @@ from rnncheck.watching.forms.own_env import (
     holds_another,
     shown_by_reset,
     step_of,
+    tells_ends_by_one_flag,
     wrapped_env,
 )
 from rnncheck.watching.observer import Watching
@@ -119,6 +120,7 @@ class OwnEnvs:
         with self._watching.inside():
             found = original(env, *args, **kwargs)
         with self._harmless():
+            known.one_flag = tells_ends_by_one_flag(found)
             self._gave(known, given, note, step_of(found))
         return found
 
