@@ -19,6 +19,7 @@ from rnncheck.pipeline.compat import (
 )
 from rnncheck.pipeline.recording.batch_changes import changed_between
 from rnncheck.pipeline.recording.batch_makers import Maker
+from rnncheck.pipeline.recording.ends_by import EndsBy
 from rnncheck.pipeline.recording.overfilled import Overfilled
 from rnncheck.results.model import Source, Stage
 from rnncheck.spec.model import Spec
@@ -83,7 +84,7 @@ class Pipeline:
     counted: frozenset[str] = frozenset()  # buffers that moved while it acted
     forgets: str = ""  # what acts by recurrent layers that begin from zeros at every step
     never_reset: bool = False  # no episode began behind another, for a loop to put its state back
-    end_with_time: bool = False  # its episodes, by one flag for all ends, at one length
+    ends_by: EndsBy = EndsBy.ANY  # what its episodes were seen to end by
     shows_starts: bool = False  # its env may show at an end what the next episode begins with
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written

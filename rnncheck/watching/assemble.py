@@ -100,7 +100,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         never_reset=acting.never_reset,
         forgets=acting.forgets,
         counted=frozenset(acting.counted),
-        end_with_time=acting.end_with_time,
+        ends_by=acting.ends_by,
         shows_starts=acting.shows_starts,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
         learning=learning_weights(seen, [one for one in seen.losses if one.inputs]),

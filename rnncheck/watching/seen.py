@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rnncheck.errors import Place
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.recording.ends_by import EndsBy
 
 CalledOn = tuple[nn.Module, TensorDictBase]
 Returned = tuple[FunctionType, dict[str, Any]]
@@ -80,7 +81,7 @@ class Acting:
     moved: bool = False  # its weights were trained between the steps of its batches
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
-    end_with_time: bool = False  # its episodes, by one flag for all ends, at one length
+    ends_by: EndsBy = EndsBy.ANY  # what its episodes were seen to end by
     shows_starts: bool = False  # its env may show at an end what the next episode begins with
 
 

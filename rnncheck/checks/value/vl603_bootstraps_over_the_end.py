@@ -22,9 +22,9 @@ Why it matters
     played yet.
 
 Says nothing when
-    no collected episode ends, all of them are cut by a limit of time, the env's observation never
-    changes, neither an estimator nor a loss reads rewards, or rewards are what the loss predicts (a
-    world model). Where an env tells of all ends by one flag, and its episodes are equally long, it
+    no collected episode ends, a loop over env.step saw them all cut by limits of time, the env's
+    observation never changes, neither an estimator nor a loss reads rewards, or rewards are what
+    the loss predicts (a world model). Where an env tells of all ends by one flag, and its episodes are equally long, it
     is a warning. A sum of rewards that goes on over the ends is VL601's.
 
 Fix
@@ -83,6 +83,7 @@ from rnncheck.checks.value.time_limits import limits_taken_for_ends
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import dotted
+from rnncheck.pipeline.recording.ends_by import EndsBy
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -92,7 +93,6 @@ ONE_LENGTH = (
     " of time, this is a choice; where it is an end, the next value is not left out"
 )
 LIMITS_ALONE = ": none ended by itself, and the target leaves nothing out"
-_SEVERAL = 2  # episodes; chosen
 _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
 _COME = {
     Stage.ADVANTAGE: "come to the estimator",
@@ -128,7 +128,7 @@ def run(evidence: Evidence) -> Judgement:
         untold += found.untold
         if found.finding is None:
             continue
-        if not _ends_by_limits_alone(evidence, found.finding):
+        if evidence.pipeline.ends_by is not EndsBy.LIMITS or found.finding.key != TERMINATED:
             return _judged(evidence, found.finding, count)
         kept = LIMITS_ALONE
     made = made_ends(evidence)
@@ -150,23 +150,9 @@ def run(evidence: Evidence) -> Judgement:
 def _judged(evidence: Evidence, found: Observation, count: int) -> Judgement:
     """An env that tells of ends by one flag, at one length of all episodes, may end them by a limit
     of time: to take the next value is right then."""
-    if found.key != TERMINATED or not evidence.pipeline.end_with_time:
+    if found.key != TERMINATED or evidence.pipeline.ends_by is not EndsBy.ONE_FLAG:
         return Judgement((found,), count)
     return Judgement((replace(found, cause=ONE_LENGTH),), count, severity=Severity.WARNING)
-
-
-def _ends_by_limits_alone(evidence: Evidence, found: Observation) -> bool:
-    """Several recorded episodes have ended, and none by itself."""
-    over, cut = int(found.key != TERMINATED), 0
-    for rows in evidence.recording.batches:
-        shape = rows.valid.shape
-        done, terminated = (
-            rows.data.get(("next", name), torch.zeros(shape)).reshape(*shape, -1).any(-1)
-            for name in ("done", "terminated")
-        )
-        over += int((terminated & rows.valid).sum())
-        cut += int((done & ~terminated & rows.valid).sum())
-    return not over and cut >= _SEVERAL
 
 
 def _blank(last: LastObservations) -> CouldNotLook:

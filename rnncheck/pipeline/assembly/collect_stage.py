@@ -75,7 +75,7 @@ class CollectStage:
             pipeline.never_reset = self._spec._made.never_reset
             pipeline.forgets = self._spec._made.forgets
             pipeline.counted = self._spec._made.counted
-            pipeline.end_with_time = self._spec._made.end_with_time
+            pipeline.ends_by = self._spec._made.ends_by
             pipeline.shows_starts = self._spec._made.shows_starts
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)

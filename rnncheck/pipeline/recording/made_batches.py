@@ -8,6 +8,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.pipeline.recording.batch_makers import Maker
+from rnncheck.pipeline.recording.ends_by import EndsBy
 from rnncheck.spec.model import Spec
 
 
@@ -37,7 +38,7 @@ class MadeBatches:
     ``anew``: every batch began with a reset of all envs.
     ``never_reset``: the script puts its state back by itself, and no episode began behind another.
     ``forgets`` is what acts by recurrent layers that begin from zeros at every step.
-    ``end_with_time``: its episodes end, by one flag for all ends, at one length.
+    ``ends_by`` is what its episodes were seen to end by.
     ``shows_starts``: its env may show at an end what the next episode begins with.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
     where that is not known. ``learning`` are those that the script's own backward gave a gradient.
@@ -66,7 +67,7 @@ class MadeBatches:
     never_reset: bool = False
     forgets: str = ""
     counted: frozenset[str] = frozenset()
-    end_with_time: bool = False
+    ends_by: EndsBy = EndsBy.ANY
     shows_starts: bool = False
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

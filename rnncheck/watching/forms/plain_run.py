@@ -45,7 +45,7 @@ from rnncheck.watching.forms.recorded_rows import with_data
 from rnncheck.watching.forms.returns_made import returns_named
 from rnncheck.watching.forms.sampled_parts import begun_anew
 from rnncheck.watching.forms.shown_before import Before
-from rnncheck.watching.forms.step_ends import end_with_time, is_one_episode, is_over
+from rnncheck.watching.forms.step_ends import ends_by, is_one_episode, is_over
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
@@ -160,7 +160,7 @@ class PlainRun:
         if (join := states_at_the_join(self._before, self._whole, self._told, policy)) is not None:
             acting.joins.append(join)
         acting.shows_starts = is_own_env(self.steps[0].env)
-        acting.end_with_time = end_with_time([*self._before, *self.steps])
+        acting.ends_by = ends_by([*self._before, *self.steps])
         self._acting = acting
         self._seen.acting.append(acting)
 

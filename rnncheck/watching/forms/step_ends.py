@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rnncheck.pipeline.recording.ends_by import EndsBy
 from rnncheck.watching.forms.four_parts import FiveParts
 from rnncheck.watching.forms.plain_calls import PlainStep
 
@@ -30,23 +31,30 @@ def is_over(step: PlainStep) -> bool:
     return bool(np.any(_ends(step)))
 
 
-def end_with_time(steps: Sequence[PlainStep]) -> bool:
-    """Whether the env tells of all ends by one flag, and its episodes, several of them, were all of
-    one length: by a limit of time, it may be, that the flag does not tell from an end."""
-    env = steps[0].env
-    if not isinstance(env, FiveParts) and not getattr(env, "one_flag", False):
-        return False
-    begun = np.zeros(steps[0].rows, int)
-    whole, lengths = np.zeros(steps[0].rows, bool), list[int]()  # episodes that began in the steps
+def ends_by(steps: Sequence[PlainStep]) -> EndsBy:
+    """What the env's episodes ended by, several of them: limits of time alone, or one flag for all
+    ends, at one length, which may be such a limit that the flag does not tell from an end."""
+    cut = sum(int(np.sum(np.asarray(step.truncated))) for step in steps)
+    if cut:
+        over = any(np.any(np.asarray(step.terminated)) for step in steps)
+        return EndsBy.ANY if over or cut < _SEVERAL else EndsBy.LIMITS
+    env, lengths = steps[0].env, _lengths(steps)
+    one_flag = isinstance(env, FiveParts) or getattr(env, "one_flag", False)
+    alike = len(lengths) >= _SEVERAL and len(set(lengths)) == 1
+    return EndsBy.ONE_FLAG if one_flag and alike else EndsBy.ANY
+
+
+def _lengths(steps: Sequence[PlainStep]) -> list[int]:
+    """Of the terminated episodes that began behind another one."""
+    begun, whole = np.zeros(steps[0].rows, int), np.zeros(steps[0].rows, bool)
+    found = list[int]()
     for number, step in enumerate(steps):
-        if np.any(np.asarray(step.truncated)):
-            return False
         over = np.asarray(step.terminated).reshape(-1)
         if over.shape != begun.shape:
-            return False
-        lengths += (number + 1 - begun)[over & whole].tolist()
+            return []
+        found += (number + 1 - begun)[over & whole].tolist()
         begun, whole = np.where(over, number + 1, begun), whole | over
-    return len(lengths) >= _SEVERAL and len(set(lengths)) == 1
+    return found
 
 
 def _ends(step: PlainStep) -> Any:

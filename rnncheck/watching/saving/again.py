@@ -16,6 +16,7 @@ from torchrl.collectors import BaseCollector
 from rnncheck.checks.engine.session import Illustrator, run_started
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Place, UserError
+from rnncheck.pipeline.recording.ends_by import EndsBy
 from rnncheck.results.events import Event, Notice, StageFinished
 from rnncheck.results.model import NOT_MADE_AGAIN, Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
@@ -208,7 +209,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.anew = made.get("anew", False)
     acting.never_reset = made.get("never_reset", False)
     acting.forgets, acting.counted = made.get("forgets", ""), made.get("counted", [])
-    acting.end_with_time = made.get("end_with_time", False)
+    acting.ends_by = EndsBy(made.get("ends_by", EndsBy.ANY))
     acting.shows_starts = made.get("shows_starts", False)
     acting.shown = {tuple(key): tuple(source) for key, source in made.get("shown", [])}
     acting.switches, acting.random = made["switches"], made["random"]

@@ -176,7 +176,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "never_reset": acting.never_reset,
         "forgets": acting.forgets,
         "counted": acting.counted,
-        "end_with_time": acting.end_with_time,
+        "ends_by": str(acting.ends_by),
         "shows_starts": acting.shows_starts,
         "switches": acting.switches,
         "shown": [list(one) for one in acting.shown.items()],
