@@ -17,6 +17,7 @@ from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, 
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.vmap import has_no_graph_of_its_own
 from rnncheck.pipeline.placing import on_cpu
@@ -56,7 +57,7 @@ def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> tuple[Ten
     loss = copied(loss_of(evidence))
     with ModuleCalls(probing=True) as inside, _LayerProbes() as layers:
         run = run_loss(evidence, sample, td, loss=loss, per_element=False)
-    known = {id(part) for one in inside.passes for part in one.module.modules()}
+    known = {id(part) for one in inside.passes for part in all_modules(one.module)}
     return run.total, [*_of_modules(inside), *layers.passes(known)]
 
 

@@ -35,7 +35,8 @@ def _stays(sample: Sample, value: Tensor) -> Tensor:
     inside = sample.known[:, 1:] & sample.known[:, :-1]
     segments = segments_of(sample)
     inside &= segments[:, 1:] == segments[:, :-1]
-    moved = bits_differ(value[:, 1:], value[:, :-1]).reshape(*inside.shape, -1).any(-1)
+    moved = bits_differ(value[:, 1:], value[:, :-1])
+    moved = moved.reshape(*inside.shape, value[0, 0].numel()).any(-1)  # or no step is behind one
     same[:, 1:] = ~(moved & inside)
     return same
 

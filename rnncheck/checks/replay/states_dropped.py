@@ -17,6 +17,7 @@ from rnncheck.checks.evidence.training_batches import Sample, make_sample
 from rnncheck.checks.evidence.value_states import states_reach
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.subject import next_key
@@ -107,7 +108,7 @@ def _goes_on(here: Tensor, by_step: Tensor, by_next: Tensor) -> bool:
 
 def _act_with_states(evidence: Evidence, modules: list[nn.Module]) -> bool:
     """Whether one of them is a memory of the policy's, or states reach one while acting."""
-    carriers = (part for one in evidence.policy.carriers for part in one.module.modules())
+    carriers = (part for one in evidence.policy.carriers for part in all_modules(one.module))
     own = [part for part in carriers if part._parameters]
     if any(is_copy(one, module) for one in own for module in modules):
         return True

@@ -24,8 +24,8 @@ Why it matters
 Says nothing when
     no collected episode ends, a loop over env.step saw them all cut by limits of time, the env's
     observation never changes, neither an estimator nor a loss reads rewards, or rewards are what
-    the loss predicts (a world model). Where an env tells of all ends by one flag, and its episodes are equally long, it
-    is a warning. A sum of rewards that goes on over the ends is VL601's.
+    the loss predicts (a world model). Where an env tells of all ends by one flag, and its episodes
+    are equally long, it is a warning. A sum of rewards that goes on over the ends is VL601's.
 
 Fix
     Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``,

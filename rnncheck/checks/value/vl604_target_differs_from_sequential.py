@@ -297,7 +297,8 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     for number, sample in each_sample(evidence):
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the loss crosses segments already", "LS701")
-        if warms_up(evidence, sample) and not working(evidence):
+        warmed = warms_up(evidence, sample)  # then the batch may hold states that this has left
+        if warmed and not working(evidence):
             found, count = _behind_burn_in(evidence, sample, number)
             compared += count
             if found is not None:
@@ -307,7 +308,7 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
             continue
         if approximated(evidence, sample):
             return _from_approximated(evidence)
-        for one in from_true_states(evidence, sample):
+        for one in from_true_states(evidence, sample, recorded=warmed):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
             compared += int(counted.sum())
             seen = one.gaps * counted

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.pipeline.assembly.env_maker import INIT_KEY
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.keys import declared
 from rnncheck.pipeline.subject.introspect import declared_shapes
@@ -53,7 +54,7 @@ def run_from_some_state(module: nn.Module, td: TensorDictBase) -> TensorDictBase
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
-    modes = [(part, part.training) for part in module.modules()]
+    modes = [(part, part.training) for part in all_modules(module)]
     module.eval()
     try:
         yield

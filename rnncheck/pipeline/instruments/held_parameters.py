@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.all_modules import all_modules
+
 
 @contextmanager
 def constant_without_graph(network: nn.Module, kept: Mapping[str, Tensor]) -> Iterator[None]:
@@ -17,7 +19,7 @@ def constant_without_graph(network: nn.Module, kept: Mapping[str, Tensor]) -> It
     held = _Held({id(p): kept[name] for name, p in network.named_parameters() if name in kept})
     handles = [
         handle
-        for module in network.modules()
+        for module in all_modules(network)
         if module._parameters
         for handle in (
             module.register_forward_pre_hook(held.before),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.instruments.vmap import is_batched, under_vmap
 from rnncheck.pipeline.keys import declared
 from rnncheck.pipeline.subject.subject import next_key
@@ -43,7 +44,7 @@ class Memoryless:
 
     def _innermost(self, module: nn.Module) -> bool:
         if module not in self._carries:
-            inner = (part for part in module.modules() if part is not module)
+            inner = (part for part in all_modules(module) if part is not module)
             self._carries[module] = bool(_states(module)) and not any(map(_states, inner))
         return self._carries[module]
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.instruments.vmap import (
     has_no_graph_of_its_own,
     is_batched,
@@ -99,7 +100,7 @@ class ModuleCalls:
     def _carries(self, module: nn.Module) -> bool:
         """The module has states, and no part of it has."""
         if module not in self._known:
-            inner = (part for part in module.modules() if part is not module)
+            inner = (part for part in all_modules(module) if part is not module)
             self._known[module] = bool(state_keys(module)) and not any(map(state_keys, inner))
         return self._known[module]
 
@@ -220,5 +221,5 @@ def state_keys_in(loss: Any) -> set[Key]:
     """The state keys of every network of a loss, also of those that TorchRL keeps without their
     parameters."""
     roots = [loss, *(vars(loss).values() if hasattr(loss, "__dict__") else ())]
-    modules = (part for root in roots if isinstance(root, nn.Module) for part in root.modules())
+    modules = (part for root in roots if isinstance(root, nn.Module) for part in all_modules(root))
     return {key for part in modules for key in state_keys(part)}

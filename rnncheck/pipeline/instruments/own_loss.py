@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 )
 
 from rnncheck.errors import StageError
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.copying.restoring import Restored
 from rnncheck.pipeline.guard.indices import RangesKept
@@ -76,7 +77,7 @@ class OwnLoss:
 
     def _state_of_rows(self, rows: int) -> str:
         """A state that one of its networks holds itself, with a dimension for the rows."""
-        parts = (part for _, one in held_modules(self) for part in one.modules())
+        parts = (part for _, one in held_modules(self) for part in all_modules(one))
         for part in parts if rows > 1 else ():
             for name, value in vars(part).items():
                 held = value if isinstance(value, (tuple, list)) else (value,)

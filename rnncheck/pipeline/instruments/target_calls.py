@@ -13,6 +13,7 @@ from torch.nn.modules import module as hooks
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import declared
 
@@ -61,13 +62,13 @@ class Calls:
 
     def _is_network(self, module: nn.Module) -> bool:
         if module not in self._known:
-            parts = [part for part in module.modules() if declared(part, "in_keys")]
+            parts = [part for part in all_modules(module) if declared(part, "in_keys")]
             owns = any(value is not None for value in module._parameters.values())
             self._known[module] = parts == [module] or (owns and not parts)
         return self._known[module]
 
     def _swapped(self, module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-        for part in module.modules():
+        for part in all_modules(module):
             for value in (*part._parameters.values(), *part._buffers.values()):
                 if value is None or is_batched(value):
                     continue

@@ -6,6 +6,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.all_modules import all_modules
+
 
 def is_batched(value: Tensor) -> bool:
     """Whether the tensor stands for several at once, so that nothing can be asked of its values."""
@@ -28,7 +30,7 @@ def has_no_graph_of_its_own() -> bool:
 def left_under_vmap(owner: object) -> bool:
     """Whether a call under vmap that raised left its own weights in a network of ``owner``."""
     roots = [owner, *(vars(owner).values() if hasattr(owner, "__dict__") else ())]
-    parts = (part for root in roots if isinstance(root, nn.Module) for part in root.modules())
+    parts = (part for root in roots if isinstance(root, nn.Module) for part in all_modules(root))
     weights = (one for part in parts for one in part._parameters.values() if one is not None)
     return any(map(is_batched, weights))
 

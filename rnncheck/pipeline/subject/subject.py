@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, root_keys, tensor_keys
 from rnncheck.pipeline.subject.training_pass import TwoPasses
@@ -32,13 +33,13 @@ def innermost(module: nn.Module) -> list[tuple[str, nn.Module]]:
     return [
         (path, part)
         for path, part in parts
-        if not any(declared(m, "in_keys") for m in part.modules() if m is not part)
+        if not any(declared(m, "in_keys") for m in all_modules(part) if m is not part)
     ]
 
 
 def all_reads(module: nn.Module) -> set[Key]:
     """Every key that the module or a part of it declares to read."""
-    return {key for part in module.modules() for key in declared(part, "in_keys")}
+    return {key for part in all_modules(module) for key in declared(part, "in_keys")}
 
 
 def next_key(key: Key) -> Key:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchrl.modules import set_recurrent_mode
 from torchrl.modules.tensordict_module import rnn
 
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key, as_key, declared, tensor_items
 
@@ -153,7 +154,7 @@ class TwoPasses(nn.Module):
     def others(self) -> Iterator[nn.Module]:
         """The modules that the pass reaches beside the acting one. They are no parts of this one:
         what they declare to read and write is the acting module's own."""
-        known = {id(part) for part in self.acting.modules()}
+        known = {id(part) for part in all_modules(self.acting)}
         for _, module in held_modules(self.over_sequences):
             if id(module) not in known:
                 yield module
@@ -161,9 +162,9 @@ class TwoPasses(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> TwoPasses:
         """Conversions reach the second model too; what both share is converted once."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        shared = {id(part) for part in self.acting.modules()}
+        shared = {id(part) for part in all_modules(self.acting)}
         for module in self.others():
-            for part in module.modules():
+            for part in all_modules(module):
                 if id(part) not in shared:
                     part._apply(fn, recurse=False)
         return self

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from rnncheck.numerics.difference import gap
 from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.placing import on_cpu, precision_as_set
 from rnncheck.pipeline.subject.modes import measuring
@@ -67,7 +68,7 @@ def at_once(
 
     Only the outputs ``names`` count.
     """
-    modes = [(part, part.training) for part in module.modules()]
+    modes = [(part, part.training) for part in all_modules(module)]
     without_dropout(module)
     try:
         with precision_as_set(), measuring(recurrent=True, grad=grad):
@@ -81,7 +82,7 @@ def without_dropout(module: nn.Module) -> nn.Module:
     """``module`` in eval mode, but for recurrent layers that drop nothing out: cuDNN has a backward
     pass for those in training mode alone."""
     module.eval()
-    for part in module.modules():
+    for part in all_modules(module):
         if isinstance(part, nn.RNNBase) and not part.dropout:
             part.train()
     return module

@@ -29,6 +29,7 @@ from torchrl.envs import (
 from torchrl.modules import recurrent_mode
 
 from rnncheck.errors import first_line
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.placing import forked_rng, place_of, placed
@@ -98,7 +99,7 @@ class PlainPolicy(nn.Module):
         """Its parts, by their ids, were in these modes while it acted; one that was not called
         itself in that which all parts of it were in."""
         for path, one in self.named_modules():
-            inner = {modes[id(part)][1] for part in one.modules() if id(part) in modes}
+            inner = {modes[id(part)][1] for part in all_modules(one) if id(part) in modes}
             own = {modes[id(one)][1]} if id(one) in modes else inner
             if path and len(own) == 1:
                 self.trains[path] = own.pop()

@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase, TensorDictSequential
 from torch import nn
 
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.watching.seen import CalledOn
 
 
@@ -31,7 +32,7 @@ def writers_of(
 
 def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
     """Those that are no part of another."""
-    inner = {id(part) for one in modules for part in one.modules() if part is not one}
+    inner = {id(part) for one in modules for part in all_modules(one) if part is not one}
     return [one for one in dict.fromkeys(modules) if id(one) not in inner]
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.errors import Place
+from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.guard.user_frames import calling_place, display_path
 from rnncheck.pipeline.instruments.vmap import is_batched, unbatched
 from rnncheck.pipeline.subject.modes import Mode, in_mode_of
@@ -400,7 +401,9 @@ class OwnTraining:
         """Whether it is a part of who acts: no loss, though it is given a batch."""
         owner = owner_of(held.code, held.arguments)
         policies = [one.policy for one in self._watching.seen.acting]
-        parts = (part for one in policies if isinstance(one, nn.Module) for part in one.modules())
+        parts = (
+            part for one in policies if isinstance(one, nn.Module) for part in all_modules(one)
+        )
         return isinstance(owner, nn.Module) and any(part is owner for part in parts)
 
     def _trains_in(self, held: HeldBatches, stack: list[FrameType]) -> bool:
@@ -417,11 +420,15 @@ class OwnTraining:
         told."""
         for frame in stack:
             held = self._held.get(frame)
-            names = frozenset() if held is None else frozenset(held.batches)
+            names, known = frozenset() if held is None else frozenset(held.batches), set[int]()
             while held is not None and names:
                 found = self._lines_of(frame, names, inner, held.since)
                 if found is None:
                     break
+                names -= {found.batch}
+                if begins_at(found) in known:  # bound in one statement: the first of them is its
+                    continue
+                known.add(begins_at(found))
                 whole, *later = self._from_each_start(frame, found, held)
                 first, begun = begins_at(whole), begun_with(whole, held)
                 yield FoundLoss(
@@ -435,7 +442,6 @@ class OwnTraining:
                     numbers=self._numbers.read_by(whole, frame),
                     begun=begun,
                 )
-                names -= {found.batch}
 
     def _from_each_start(
         self, frame: FrameType, found: Lines, held: HeldBatches
