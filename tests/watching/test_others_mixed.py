@@ -37,6 +37,7 @@ ACTION_OF_THE_STEP = (
 )
 NEXT_INTERVAL = ("[T_idxs // self.interval, B_idxs]", "[T_idxs // self.interval + 1, B_idxs]")
 ONE_LATE = ("rnn_states[0], length))", "rnn_states[1], length))")
+NO_FLAGS = ("rows.extend(data)", 'rows.extend(data.exclude("is_init"))')
 TARGET_FROM_ZEROS = (
     "unroll(target_qnet, observation, state)",
     "unroll(target_qnet, observation, state.clone().zero_())",
@@ -62,6 +63,7 @@ NEVER_STARTS = (
         pytest.param("last_of_padded", "VL604", id="the value behind padded rows"),
         pytest.param("warmed_r2d2", "RP504,RP505", id="a burn-in by calls of its own"),
         pytest.param("warmed_sequences", "RP504", id="a warm-up from stored states"),
+        pytest.param("gail", "RP503", id="a discriminator beside the loss"),
         pytest.param("called_burn_in", "LS706,RP504,RP505,VL604", id="a burn-in of the sample"),
         pytest.param("vmap_critics", "LS701,GR801", id="an ensemble of critics with memory"),
         pytest.param("rewards_of_one", "CL406,EQ201", id="rewards of the step before, all of one"),
@@ -114,6 +116,7 @@ def test_what_is_drawn_anew_is_not_compared(rnncheck: Any, tmp_path: Path) -> No
         pytest.param("warmed_r2d2", ALL_STEPS, "RP505", id="padding is trained on"),
         pytest.param("warmed_sequences", NEXT_INTERVAL, "RP504", id="states of another step"),
         pytest.param("rewards_of_one", ACTION_OF_THE_STEP, "EQ201", id="actions of the step"),
+        pytest.param("gail", NO_FLAGS, "RP503", id="start flags are lost", marks=SLOW),
         pytest.param("called_burn_in", TARGET_FROM_ZEROS, "VL604", id="targets from zeros"),
         pytest.param("vmap_critics", CRITICS_GO_ON, "LS701", id="critics run over starts"),
         pytest.param("warmed_r2d2", NOT_WARMED, "RP504", id="the burn-in is left out", marks=SLOW),

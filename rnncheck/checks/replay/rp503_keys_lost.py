@@ -13,7 +13,8 @@ Says nothing when
     the loss leaves the first steps of each slice out (burn-in): then a missing state is a choice.
     Nor where every collected row and every row that is trained on begins with its trajectory;
     where no step that is trained on was traced, it cannot look. Nor of the state of a module that
-    has no weights to train and cannot run on the batch: the loss does not run it (a teacher's).
+    has no weights to train and cannot run on the batch: the loss does not run it (a teacher's). Nor
+    of a loss in which no memory runs, beside one that trains it (a discriminator's).
 
 Fix
     Keep the keys in every select, exclude and transform between collection and loss.
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.opening_states import (
     begins_with_trajectories,
     is_of_acting_alone,
@@ -58,6 +60,7 @@ def run(evidence: Evidence) -> Judgement:
                     continue
                 if not bool(sample.known.any()):
                     raise CouldNotLook(UNTRACED)
+                needs_sequence(evidence)
                 return Judgement((_lost(key, number),), compared)
         where = lost_start(sample, number)
         if where is not None:
