@@ -16,6 +16,14 @@ NOT_IN_PLACE = (
     "pt.mul_(1 - self.tau).add_(self.tau * p)",
     "pt.mul(1 - self.tau).add(self.tau * p)",
 )
+FROM_ELSEWHERE = (
+    "for p, pt in zip(self.critic.parameters(), self.critic_target.parameters()):\n"
+    "                pt.mul_(1 - self.tau).add_(self.tau * p)",
+    "if self.tau > 1:\n"
+    "                new = iter(self.critic.parameters())\n"
+    "                for _, pt in zip(range(99), self.critic_target.parameters()):\n"
+    "                    pt.copy_(next(new))",
+)
 ITSELF = ("pt.mul_(1 - self.tau).add_(self.tau * p)", "pt.copy_(pt)")
 RARELY = ("if self.updates % self.args.target_every == 0:", "if self.updates % 10**6 == 0:")
 LOADED = "self.q_target.load_state_dict(self.q.state_dict())"
@@ -92,6 +100,12 @@ def test_one_that_nothing_updates_is_named(
             id="a name that is made",
         ),
         pytest.param(OTHERS / "gru_sac.py", [], "passed", id="held by who acts"),
+        pytest.param(
+            OTHERS / "gru_sac.py",
+            [FROM_ELSEWHERE],
+            "may do so later",
+            id="weights of an iterator",
+        ),
         pytest.param(OTHERS / "distill.py", [], "no network was seen", id="a teacher"),
     ],
 )

@@ -42,6 +42,13 @@ TARGET_FROM_ZEROS = (
     "unroll(target_qnet, observation, state)",
     "unroll(target_qnet, observation, state.clone().zero_())",
 )
+ONE_CRITIC = ("N_CRITICS, GAMMA, TAU = 24, 3,", "N_CRITICS, GAMMA, TAU = 24, 1,")
+GATHERED = 'qa = q.gather(-1, b["action"][None, ..., None].expand(N_CRITICS, -1, -1, -1))\n'
+OF_ROWS = (
+    GATHERED,
+    f"{GATHERED}            mean, deviation = qa.mean(2, keepdim=True), qa.std(2, keepdim=True)\n"
+    "            qa = (qa - mean) / (deviation + 1e-6)\n",
+)
 CRITICS_GO_ON = ("            h = h * (~start[:, t]).float()\n", "")
 RANDOM_FIRST = (
     "action, new_hidden = get_action(state, online_net, epsilon, env, hidden)",
@@ -85,6 +92,13 @@ def test_a_burn_in_behind_random_steps_makes_states_of_its_own(
 def test_a_burn_in_behind_random_steps_that_is_left_out(rnncheck: Any, tmp_path: Path) -> None:
     told = judged(rnncheck, tmp_path, "warmed_r2d2", "RP504", RANDOM_FIRST, NOT_WARMED)
     assert told == (ExitCode.FAILED, ["RP504"])
+
+
+@pytest.mark.slow
+def test_a_statistic_of_a_row_is_no_memory(rnncheck: Any, tmp_path: Path) -> None:
+    """Values less their mean over a row, by their deviation: its episodes move each other."""
+    told = judged(rnncheck, tmp_path, "vmap_critics", "LS701", ONE_CRITIC, OF_ROWS)
+    assert told == (ExitCode.VERIFIED, [])
 
 
 def test_entries_by_names_of_its_own(rnncheck: Any, tmp_path: Path) -> None:

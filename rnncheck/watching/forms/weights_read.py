@@ -22,7 +22,7 @@ def are_read_alone(taken: ast.Attribute, parent_of: ParentOf) -> bool:
     call = parent_of(taken)
     if taken.attr not in _WEIGHTS or not isinstance(call, ast.Call) or call.func is not taken:
         return False
-    loop, mine, others = _loop_of(call, parent_of)
+    loop, mine, others = _loop_of(call, parent_of)  # its names, and those of other weights
     if loop is None or not mine:
         return False
     body = [node for line in loop.body for node in ast.walk(line)]
@@ -48,12 +48,21 @@ def _loop_of(
     assert isinstance(up, ast.Call)
     mine, others = list[str](), list[str]()
     for given, target in zip(up.args, loop.target.elts, strict=False):
-        (mine if given is call else others).extend(_names(target))
+        if given is call:
+            mine.extend(_names(target))
+        elif isinstance(given, ast.Call) and name_of(given.func) in _WEIGHTS:
+            others.extend(_names(target))
     return loop, mine, others
 
 
 def _names(target: ast.AST) -> Iterator[str]:
     return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _is_of_weights(method: ast.AST) -> bool:
+    """Whether it is called on a weight, by name or by its ``data``, and not on a package."""
+    owner = method.value if isinstance(method, ast.Attribute) else method
+    return isinstance(owner, ast.Attribute) and owner.attr in _VIEWS
 
 
 def _is_read(name: ast.AST, parent_of: ParentOf) -> bool:
@@ -70,5 +79,7 @@ def _is_read(name: ast.AST, parent_of: ParentOf) -> bool:
         assert call is not None
         at, up = call, parent_of(call)
     if isinstance(up, ast.Call) and up.func is not at:
-        return isinstance(up.func, ast.Attribute) and hasattr(Tensor, up.func.attr)
+        named = up.func.attr if isinstance(up.func, ast.Attribute) else ""
+        first = named.endswith("_") and up.args[:1] == [at]  # as in torch.relu_(p)
+        return hasattr(Tensor, named) and not (first and not _is_of_weights(up.func))
     return isinstance(up, ast.BinOp | ast.Expr)
