@@ -88,6 +88,9 @@ RETURNS_LATER = (
         "            sf01, (obs, masks, actions, values, neglogpacs))",
     ),
 )
+OWN_VALUES = ("q2_t(o, a2))[:, 1:]", "q2_t(o, a2))[:, :-1]")
+GREEDY_HERE = ("best = q[:, 1:].detach()", "best = q[:, :-1].detach()")
+VALUED_HERE = ("tq = unroll(target_agent, obs)[:, 1:]", "tq = unroll(target_agent, obs)[:, :-1]")
 HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
 
 
@@ -125,6 +128,8 @@ HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
         ),
         pytest.param("qmix_own_env", "EQ201,RP505", id="an entry that a mixer alone is given"),
         pytest.param("dict_target", "EQ201,RP504", id="a part of an entry, a dict of weights"),
+        pytest.param("whole_td3", "VL604", id="targets in rows that no end cuts"),
+        pytest.param("vdn", "VL604", id="values at the greedy actions of their steps"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -160,6 +165,9 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("asarray_ppo2", START_OF_NEXT, "LS701", id="flags one late", marks=SLOW),
         pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
         pytest.param("qmix_own_env", PADDING_COUNTED, "RP505", id="padding is counted"),
+        pytest.param("whole_td3", OWN_VALUES, "VL604", id="the value of the step itself"),
+        pytest.param("vdn", GREEDY_HERE, "VL604", id="greedy actions of the step itself"),
+        pytest.param("vdn", VALUED_HERE, "VL604", id="values there, at the next greedy actions"),
         pytest.param("dict_target", STATE_BEHIND, "RP504", id="the state that a step leaves"),
         pytest.param(
             "runner_object", OVER_A_RESET, "CL403", id="a memory stays over a reset", marks=SLOW

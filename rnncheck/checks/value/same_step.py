@@ -103,8 +103,8 @@ def estimates_of_own_step(evidence: Evidence) -> OwnStep | None:
 def _follows_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
     base = _twin(evidence, sample, sample.td)
     following = [next_key(key) for key in entries_of(evidence, sample)]
-    goes_on = changed_batch(sample, _goes_on(sample), present(sample.rows, following))
-    if base is None or (moved := _twin(evidence, sample, goes_on)) is None:
+    going_on = changed_batch(sample, goes_on(sample), present(sample.rows, following))
+    if base is None or (moved := _twin(evidence, sample, going_on)) is None:
         return None
     limit = _ROUNDING * float(base.target.abs().max())
     if bool(((moved.target - base.target).abs() > limit).any()):
@@ -130,7 +130,7 @@ def _bootstraps_from_own(evidence: Evidence, sample: Sample, number: int) -> Own
     what is observed next, it is another one."""
     steps, worst, first = 0, 0.0, list[int]()
     for parity in (0, 1) if made_by(evidence) else ():
-        at = _goes_on(sample) & (torch.arange(sample.valid.shape[1]) % 2 == parity)
+        at = goes_on(sample) & (torch.arange(sample.valid.shape[1]) % 2 == parity)
         behind = torch.zeros_like(at)
         behind[:, 1:] = at[:, :-1]
         if not bool(at.any()):
@@ -241,7 +241,7 @@ def entries_of(evidence: Evidence, sample: Sample) -> list[Key]:
     return [*keys, *present(sample.rows, [value_key(evidence)])]
 
 
-def _goes_on(sample: Sample) -> Tensor:
+def goes_on(sample: Sample) -> Tensor:
     """Steps whose next one is in the batch, of the same episode."""
     found = torch.zeros_like(sample.valid)
     found[:, :-1] = sample.follows[:, 1:] & ~ended(sample, "done")[:, :-1]
@@ -293,7 +293,7 @@ def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | 
     """None too where the step's own observation moves no more behind an end: values that hardly
     depend on what is observed, and a loss that is linear in its errors, as smooth L1 is in large
     ones, tell nothing. Where no end stands, a step's own value all but cancels in its target."""
-    going = _goes_on(sample)
+    going = goes_on(sample)
     if not reward_keys(sample.td):
         return None
     steps, worst, first = 0, 0.0, list[int]()

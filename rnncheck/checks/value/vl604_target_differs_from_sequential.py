@@ -6,8 +6,10 @@ Checks
     its value estimator, are held against them, at steps that do not end an episode. Behind the last
     recorded step the value is that of its next observation, from the state that it left. In a twin
     without memory, where the value of a step depends on that step alone, the target of a step must
-    not move with the observation of its own step in the place of the next one's. One that sums
-    several rewards must there reach one step further than the last of them. Where no values
+    not move with the observation of its own step in the place of the next one's; one to which what
+    a target network gives is added must move with something observed behind the step. One that sums
+    several rewards must there reach one step further than the last of them. Values that are taken
+    at the greedy actions of another network must move with the same steps as these. Where no values
     are written, each recurrent pass inside the loss is run again from the true states, whatever
     order it has its steps in; a pass of torch's own layers over the next steps is held against the
     one over the steps, and that of a target network over the same steps, with the same weights,
@@ -88,6 +90,7 @@ from rnncheck.checks.value.cut_ends import cut_short
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
+from rnncheck.checks.value.greedy_actions import greedy_of_another_step
 from rnncheck.checks.value.held_values import against, fading, since_start
 from rnncheck.checks.value.last_of_own import last_values_of_own_steps
 from rnncheck.checks.value.last_pass import last_values_from_elsewhere, last_values_from_the_pass
@@ -97,6 +100,7 @@ from rnncheck.checks.value.last_values import (
     next_values_without_state,
 )
 from rnncheck.checks.value.n_step import bootstraps_early
+from rnncheck.checks.value.own_values import values_of_own_steps
 from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses, of_own_layers
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
@@ -127,6 +131,8 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((for_own_losses(evidence, finding),), compared)
     for told in (
         own_step,
+        greedy_of_another_step,
+        values_of_own_steps,
         bootstraps_early,
         last_values_one_early,
         next_values_without_state,
