@@ -91,6 +91,14 @@ RETURNS_LATER = (
 OWN_VALUES = ("q2_t(o, a2))[:, 1:]", "q2_t(o, a2))[:, :-1]")
 GREEDY_HERE = ("best = q[:, 1:].detach()", "best = q[:, :-1].detach()")
 VALUED_HERE = ("tq = unroll(target_agent, obs)[:, 1:]", "tq = unroll(target_agent, obs)[:, :-1]")
+NEXT_EPISODE = (
+    "        if not terminal:\n"
+    "            with torch.no_grad():\n"
+    "                value, _, _ = model((last_state",
+    "        if True:\n"
+    "            with torch.no_grad():\n"
+    "                value, _, _ = model((state",
+)
 HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
 
 
@@ -128,6 +136,7 @@ HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
         ),
         pytest.param("qmix_own_env", "EQ201,RP505", id="an entry that a mixer alone is given"),
         pytest.param("dict_target", "EQ201,RP504", id="a part of an entry, a dict of weights"),
+        pytest.param("a3c", "VL603", id="a value behind a row that may end"),
         pytest.param("whole_td3", "VL604", id="targets in rows that no end cuts"),
         pytest.param("vdn", "VL604", id="values at the greedy actions of their steps"),
     ],
@@ -165,6 +174,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("asarray_ppo2", START_OF_NEXT, "LS701", id="flags one late", marks=SLOW),
         pytest.param("layers_first", HALF_MASKED, "CL403", id="half a state is reset", marks=SLOW),
         pytest.param("qmix_own_env", PADDING_COUNTED, "RP505", id="padding is counted"),
+        pytest.param("a3c", NEXT_EPISODE, "VL603", id="the value of a reset is added to an end"),
         pytest.param("whole_td3", OWN_VALUES, "VL604", id="the value of the step itself"),
         pytest.param("vdn", GREEDY_HERE, "VL604", id="greedy actions of the step itself"),
         pytest.param("vdn", VALUED_HERE, "VL604", id="values there, at the next greedy actions"),

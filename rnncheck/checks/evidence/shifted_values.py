@@ -29,11 +29,13 @@ class GivenValues:
 
 class ShiftedValues:
     """Notes them while the context is open; of the kind ``shift``, what is given without a graph
-    has a constant added to it. Of a network that gives a state beside its output it is the
-    output."""
+    has a constant added to it, or what the one ``call`` of that kind gives. Of a network that gives
+    a state beside its output it is the output."""
 
-    def __init__(self, shift: Kind | None = None, much: float = 0.0) -> None:
-        self._shift, self._much = shift, much
+    def __init__(
+        self, shift: Kind | None = None, much: float = 0.0, *, call: int | None = None
+    ) -> None:
+        self._shift, self._much, self._call = shift, much, call
         self._open = list[Kind]()
         self.seen = list[GivenValues]()
 
@@ -58,10 +60,16 @@ class ShiftedValues:
             return None
         inside = frozenset(self._open) - {kind}
         self.seen.append(GivenValues(kind, output.detach().clone(), output.requires_grad, inside))
-        if output.requires_grad or kind != self._shift:
+        if kind != self._shift or not self._is_asked(output):
             return None
         moved = output + self._much
         return (moved, *result[1:]) if isinstance(result, tuple) else moved
+
+    def _is_asked(self, output: Tensor) -> bool:
+        """Of an output that was noted as the last one of its kind."""
+        if self._call is None:
+            return not output.requires_grad
+        return sum(one.kind == self._shift for one in self.seen) - 1 == self._call
 
 
 def _kind_of(module: nn.Module) -> Kind:

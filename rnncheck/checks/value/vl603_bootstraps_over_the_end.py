@@ -6,7 +6,8 @@ Checks
     what lies behind the end is changed: the target may use the next observation, but not the next
     episode. For a loss that makes its own target, the reward of the terminated steps is moved: by
     how much that moves the loss tells how far off their target is, and it must not depend on their
-    next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
+    next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Nor must what the
+    network gives once more than there are steps be added to the reward of an end. Where no step is
     terminated, some are marked so; for an estimator where none ends at all. A terminated step must
     still be marked where it is estimated and trained on: where only some are not, it is a warning,
     and so are steps that a time limit cut and that are marked as terminated there. So are those at
@@ -62,6 +63,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
+from rnncheck.checks.value.added_at_ends import added_at_ends
 from rnncheck.checks.value.added_values import added_values
 from rnncheck.checks.value.cleared_ends import Cleared, cleared, made_ends
 from rnncheck.checks.value.estimates import ended, per_step
@@ -256,6 +258,8 @@ def _terminal(evidence: Evidence, sample: Sample, number: int) -> _Look | None:
             said = "the loss changes with other segments, whatever stands at an end"
             return _Look(untold=(Deferred(said, "LS701"),))
         return _Look(_bootstraps(_first_of(number, ends), moves.size))
+    if moves.told and (added := added_at_ends(evidence, sample, number)) is not None:
+        return _Look(added)
     return _Look(compared=int(ends.sum())) if moves.told else None
 
 
