@@ -286,3 +286,16 @@ def test_weights_that_learn_are_not_said_to_get_no_gradient(rnncheck: Any, tmp_p
     (check,) = told["checks"]
     assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "could-not-look")
     assert "own backward gives `" in check["reason"]
+
+
+def test_targets_of_rewards_that_were_not_seen_are_not_judged(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    """What is observed behind an end moves the loss, and no reward of the batch does."""
+    text = (OTHERS / "retrace.py").read_text()
+    always = ("nxt = torch.zeros(()) if ep.terminated else v[T]", "nxt = v[T]")
+    code, told, _ = run(rnncheck, "--select", "VL603", written(tmp_path, text, always))
+    (check,) = told["checks"]
+    assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "could-not-look")
+    assert "with no reward" in check["reason"]
+    assert judged(rnncheck, tmp_path, "retrace", "VL603") == (ExitCode.VERIFIED, [])

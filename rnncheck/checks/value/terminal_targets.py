@@ -74,6 +74,25 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     return Moves(moves.size or turned, told=True) if moves.told else moves
 
 
+def unpaid_targets(evidence: Evidence, sample: Sample) -> bool:
+    """Whether what is observed behind terminated steps moves a loss that no reward of the batch
+    does, and no gradient goes back there: it makes targets, of rewards that were not seen on their
+    way to it. Of a loss that is trained on what is observed next this does not tell."""
+    ends = ended(sample, "terminated")
+    if not bool(ends.any()):
+        return False
+    still = _total(evidence, sample, sample.td)
+    if any(
+        _total(evidence, sample, _paid(sample, sample.td, sample.valid, much)) != still
+        for much in (1.0, -1.0)
+    ):
+        return False
+    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
+    there = changed_batch(sample, ends, keys)
+    moved = abs(_total(evidence, sample, there) - still)
+    return moved > _ROUNDING * abs(still) and not _reaches_next(evidence, sample)
+
+
 def predicts_rewards_alone(evidence: Evidence) -> bool:
     """Whether the rewards are what the loss predicts, as a world model does, and an end takes
     nothing away from its answer to them: it makes no target."""

@@ -79,6 +79,7 @@ from rnncheck.checks.value.terminal_targets import (
     next_episode_moves,
     some_steps,
     target_moves,
+    unpaid_targets,
     with_ends,
 )
 from rnncheck.checks.value.time_limits import limits_taken_for_ends
@@ -96,6 +97,10 @@ ONE_LENGTH = (
 )
 LIMITS_ALONE = ": none ended by itself, and the target leaves nothing out"
 _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+_UNPAID = (
+    "the loss moves with what is observed behind terminated steps, and with no reward: it could not"
+    " be seen where its rewards come from, and nothing else tells what its targets are"
+)
 _COME = {
     Stage.ADVANTAGE: "come to the estimator",
     Stage.LOSS: "come to the loss",
@@ -260,6 +265,8 @@ def _terminal(evidence: Evidence, sample: Sample, number: int) -> _Look | None:
         return _Look(_bootstraps(_first_of(number, ends), moves.size))
     if moves.told and (added := added_at_ends(evidence, sample, number)) is not None:
         return _Look(added)
+    if not moves.told and unpaid_targets(evidence, sample):
+        return _Look(untold=(CouldNotLook(_UNPAID),))
     return _Look(compared=int(ends.sum())) if moves.told else None
 
 
