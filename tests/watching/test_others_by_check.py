@@ -99,6 +99,12 @@ NEXT_EPISODE = (
     "            with torch.no_grad():\n"
     "                value, _, _ = model((state",
 )
+TURNED_ROUND = (
+    "trajs = random.sample(self.memory, self.batch)",
+    "trajs = [one[::-1] for one in random.sample(self.memory, self.batch)]",
+)
+NO_MEMORY = ("a, ha = self.actor(S[:, t], ha)", "a, _ = self.actor(S[:, t], ha)")
+REWARD_OF_THE_STEP = ("p_reward=p_reward", "p_reward=reward")
 HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
 
 
@@ -139,6 +145,8 @@ HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
         pytest.param("a3c", "VL603", id="a value behind a row that may end"),
         pytest.param("whole_td3", "VL604", id="targets in rows that no end cuts"),
         pytest.param("vdn", "VL604", id="values at the greedy actions of their steps"),
+        pytest.param("rdpg_doubles", "CL406,EQ201,RP502", id="doubles that are kept as floats"),
+        pytest.param("two_step_task", "CL403,EQ201", id="a number stands beside the step"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -179,6 +187,9 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("vdn", GREEDY_HERE, "VL604", id="greedy actions of the step itself"),
         pytest.param("vdn", VALUED_HERE, "VL604", id="values there, at the next greedy actions"),
         pytest.param("dict_target", STATE_BEHIND, "RP504", id="the state that a step leaves"),
+        pytest.param("two_step_task", REWARD_OF_THE_STEP, "EQ201", id="rewards of the step"),
+        pytest.param("rdpg_doubles", TURNED_ROUND, "RP502", id="episodes turned round"),
+        pytest.param("rdpg_doubles", NO_MEMORY, "EQ201", id="a pass without memory"),
         pytest.param(
             "runner_object", OVER_A_RESET, "CL403", id="a memory stays over a reset", marks=SLOW
         ),

@@ -6,6 +6,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.watching.forms.fewer_bits import observed_in_bits_of
 from rnncheck.watching.forms.plain_calls import OBSERVATION
 from rnncheck.watching.forms.plain_pass import Drawn
 
@@ -15,6 +16,7 @@ def drawn_rows(
 ) -> Drawn:
     """What rows ``observed`` show that were ``found`` ``[rows, steps, 2]`` among the steps of
     ``whole``, and where each was acted on; behind the last step as well, where that was."""
+    whole = observed_in_bits_of(observed, whole)
     rows, steps = found.shape[:2]
     width = whole.get(OBSERVATION)[0, 0].numel()
     shown = observed.detach().cpu().to(whole.get(OBSERVATION).dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import tensor_items
 from rnncheck.watching.forms.along_rows import Beside, along_rows
+from rnncheck.watching.forms.fewer_bits import in_bits_of
 from rnncheck.watching.forms.plain_calls import MOSTLY, OBSERVATION, ToldCall
 from rnncheck.watching.forms.structures import Path
 
@@ -32,8 +33,9 @@ def along_the_rows(
         for rows, time_first in _orders(leading(value, seen.shape[2:]), count, tensors, told):
             laid = _laid(value, rows, count // rows, time_first=time_first)
             beside = _beside(tensors, told, acted, rows, count // rows, time_first=time_first)
-            shown = laid.reshape(rows, count // rows, width).to(seen.dtype)
-            found = along_rows(shown, seen, beside)
+            known = in_bits_of(value, seen)
+            shown = laid.reshape(rows, count // rows, width).to(known.dtype)
+            found = along_rows(shown, known, beside)
             there = found[..., 0] >= 0
             share = _share(shown, there) if all_there else float(there.double().mean())
             if share > best[0] or (share == MOSTLY and best[1] is None):

@@ -16,6 +16,7 @@ from rnncheck.pipeline.placing import on_cpu, place_of, placed
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.watching.forms.along_rows import beside_known
 from rnncheck.watching.forms.entries_read import is_unread
+from rnncheck.watching.forms.fewer_bits import ObservedSteps, in_bits_of
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import (
     SCALE_CLOSE,
@@ -49,7 +50,7 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.recorded_rows import behind_ends, recorded_steps
 from rnncheck.watching.forms.structures import Path, leaves_in
-from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
+from rnncheck.watching.forms.time_axis import in_a_row, prints
 
 AsKey = tuple[Key, Scale | None]
 # What the steps of rows out of a memory showed, ``[rows, steps or one more, ...]``, and where each
@@ -226,7 +227,7 @@ def _recorded(
     width = acted.get(OBSERVATION)[0, 0].numel()
     seen = steps.laid(observed.reshape(-1, width), (width,), time_first=time_first)
     found = steps.laid(steps.found, (2,), time_first=time_first)
-    found = beside_known(found, seen, acted.get(OBSERVATION).detach().cpu())
+    found = beside_known(found, seen, in_bits_of(seen, acted.get(OBSERVATION)).detach().cpu())
     return recorded_steps(acted, found, behind_ends((seen != 0).any(-1) | (found[..., 0] >= 0)))
 
 
@@ -234,11 +235,11 @@ def _observed(
     tensors: Mapping[Path, Tensor], acted: TensorDictBase, drawn: Drawn | None
 ) -> tuple[Path | None, Tensor | None]:
     """The argument that holds observations of acted steps, and where each was acted on."""
-    seen = acted.get(OBSERVATION)
-    width = seen[0, 0].numel()
+    width = acted.get(OBSERVATION)[0, 0].numel()
+    observed = ObservedSteps(acted)
     fitting = {k: v for k, v in tensors.items() if v.numel() % width == 0 and v.numel() > width}
-    places = known_places((OBSERVATION,), [acted]) if fitting else {}
     for path, value in fitting.items():
+        seen, places = observed.like(value)
         like = value.reshape(-1, width).to(seen.dtype)
         at = torch.tensor([places.get(one, (-1, -1)) for one in prints(like)])
         told = (like != 0).any(1) | (at[:, 0] >= 0)  # zeros may be behind the end of a row

@@ -13,6 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.watching.forms.along_rows import along_rows, beside_known, with_more_known
+from rnncheck.watching.forms.fewer_bits import observed_in_bits_of
 from rnncheck.watching.forms.held_as import ARRAYS
 from rnncheck.watching.forms.laid_rows import LaidRows, empty_steps
 from rnncheck.watching.forms.listed_rows import as_listed, listed_columns
@@ -100,6 +101,7 @@ def _laid(
     """Where what it shows was seen: of all that it holds, or of all but the last one of each row;
     zeros that all that is ``held`` has behind the end of a row are none of it."""
     value = held[path]
+    whole = observed_in_bits_of(value, whole)
     seen = whole.get(OBSERVATION)
     shape = tuple(seen.shape[2:])
     if int(np.prod(shape)) == 1 and value.ndim == 3:  # one number, in whatever dimensions

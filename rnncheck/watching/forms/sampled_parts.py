@@ -13,6 +13,7 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.at_arrival import at_arrival, put_late
 from rnncheck.watching.forms.carried_along import carried_along
 from rnncheck.watching.forms.drawn_rows import drawn_rows
+from rnncheck.watching.forms.fewer_bits import with_all_bits
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale
 from rnncheck.watching.forms.laid_rows import LaidRows
 from rnncheck.watching.forms.one_hots import set_numbers
@@ -195,8 +196,7 @@ class _Telling:
         key, scale = entry
         if scale is None:
             like = batch.get(key)
-            own_copy = steps.reshape(like.shape).to(like.dtype, copy=True)  # it is written into
-            batch.set(key, own_copy)
+            batch.set(key, with_all_bits(steps.reshape(like.shape), like))
         elif key in self.told.before:
             like = batch.get(key)
             as_is = (steps.double() - scale[1]) / scale[0]

@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.watching.forms.fewer_bits import in_bits_of
 from rnncheck.watching.forms.plain_calls import OBSERVATION
 from rnncheck.watching.forms.structures import Path, leaves_in
 
@@ -104,6 +105,7 @@ def some_of(given: Tensor, seen: Tensor) -> tuple[int, ...] | None:
     """Which of the numbers ``[steps, shown]`` are given at every step, where some of them are."""
     if given.numel() % len(seen) or seen.shape[1] > _WIDEST:
         return None
+    seen = in_bits_of(given, seen)
     mine = given.reshape(len(seen), -1).to(seen.dtype)
     if mine.shape[1] >= seen.shape[1]:
         return None

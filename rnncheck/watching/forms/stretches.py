@@ -11,16 +11,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.watching.forms.fewer_bits import ObservedSteps, Places
 from rnncheck.watching.forms.held_as import gathered
-from rnncheck.watching.forms.plain_calls import OBSERVATION
 from rnncheck.watching.forms.storages import Reach
 from rnncheck.watching.forms.structures import Path, records, walked
-from rnncheck.watching.forms.time_axis import known_places, prints
+from rnncheck.watching.forms.time_axis import prints
 
 _FEWEST = 2  # steps of an episode, and episodes of a list: one step or one list tells nothing
 _DEEPEST = 2  # what was observed lies in a dict or a tuple of an episode, or in one inside of that
-
-Places = Mapping[bytes, tuple[int, int]]
 
 
 def episode_lists(names: Mapping[str, Any], batch: TensorDictBase) -> dict[Path, list[Reach]]:
@@ -40,8 +38,8 @@ def episode_lists(names: Mapping[str, Any], batch: TensorDictBase) -> dict[Path,
         walked(value, looks, (name,))
     if batch.shape[0] != 1 or not lists:
         return {}
-    places = known_places((OBSERVATION,), [batch])
-    told = {path: _reaches(items, batch, places) for path, items in lists.items()}
+    seen = ObservedSteps(batch)
+    told = {path: _reaches(items, seen) for path, items in lists.items()}
     found = {path: one for path, one in told.items() if one}
     for path, items in lists.items():
         beside = next((one for one in found.values() if len(one) == len(items)), None)
@@ -63,30 +61,29 @@ def _fits(item: Any, reach: Reach) -> bool:
     return bool(records(item)) and any(_fits(one, reach) for one in records(item).values())
 
 
-def _reaches(items: Sequence[Any], batch: TensorDictBase, places: Places) -> list[Reach]:
+def _reaches(items: Sequence[Any], seen: ObservedSteps) -> list[Reach]:
     """One behind the other; none where one of the things is of no stretch."""
     found = list[Reach]()
     for item in items:
-        one = _reach(item, batch, places, _DEEPEST)
+        one = _reach(item, seen, _DEEPEST)
         if one is None or (found and one.begin < found[-1].begin + found[-1].length):
             return []
         found.append(one)
     return found
 
 
-def _reach(item: Any, batch: TensorDictBase, places: Places, deep: int) -> Reach | None:
+def _reach(item: Any, seen: ObservedSteps, deep: int) -> Reach | None:
     value = item if isinstance(item, Tensor) else gathered(item)[0]
     if value is not None:
-        return _of_observed(value.detach().cpu(), batch, places)
+        return _of_observed(value.detach().cpu(), *seen.like(value))
     for one in records(item).values() if deep else ():
-        if (found := _reach(one, batch, places, deep - 1)) is not None:
+        if (found := _reach(one, seen, deep - 1)) is not None:
             return found
     return None
 
 
-def _of_observed(value: Tensor, batch: TensorDictBase, places: Places) -> Reach | None:
+def _of_observed(value: Tensor, seen: Tensor, places: Places) -> Reach | None:
     """The steps in which just this was observed, with or without what came last."""
-    seen = batch.get(OBSERVATION)
     width = seen[0, 0].numel()
     if value.ndim == 0 or len(value) < _FEWEST or value.numel() != len(value) * width:
         return None
