@@ -142,6 +142,13 @@ def test_several_that_begin_anew_by_themselves(
         ((np.zeros(2), 1.0, True, {"TimeLimit.truncated": True}), (False, True)),
         ((torch.zeros(2), torch.tensor(1.0), torch.tensor(False), True, {}), (False, True)),
         ((3, 0.5, np.bool_(True), np.bool_(False)), (True, False)),
+        ((3, 0.5, False, True), (False, True)),
+        ((3, 0.5, 1, 0), (True, False)),
+        ((np.zeros(2), 1.0, False, 1), (False, False)),  # the number of a trial
+        ((np.zeros(2), 1.0, True, 7), (True, False)),
+        ((np.zeros(2), 1.0, np.bool_(True), np.zeros(3)), (True, False)),
+        ((np.zeros(2), 1.0, True, "done"), (True, False)),
+        ((np.zeros(2), 1.0, True, False, 5), (True, False)),
     ],
 )
 def test_steps_of_one_env(found: Any, flags: tuple[bool, bool]) -> None:
@@ -168,6 +175,8 @@ def test_steps_of_several() -> None:
         0.5,
         (np.zeros(2), 1.0),
         (np.zeros(2), 1.0, 0.3),
+        (np.zeros(2), 1.0, 0.0, np.ones(3)),  # as an agent's: an action, a value and a state
+        (np.zeros(2), 1.0, 1, 7),
         (np.zeros(2), np.zeros(3), True, {}),
         ("a", 1.0, True, {}),
         (np.zeros(2), 1.0, True, {}, {}, {}),

@@ -26,6 +26,7 @@ _BESIDE = (Mapping, list, type(None))  # what is told beside a step
 # By gym's wrapper, by those of older trainers, by simulators of many envs at once.
 _CUT = ("TimeLimit.truncated", "bad_transition", "time_outs", "timeouts")
 _FEWEST = 3  # parts of a step: what is shown, the reward, whether the episode is over
+_WITH_ONE_BESIDE = 4
 _DEEPEST = 2  # containers in containers in which an env may hold others: chosen
 
 
@@ -56,11 +57,11 @@ def shown_by_reset(found: Any) -> Any:
 
 def step_of(found: Any) -> tuple[Any, ...] | None:
     """What ``step`` gave as gymnasium's gives it: of ``(shown, reward, done)``, of these and what
-    it told beside them, or of five parts. None where it is none of these."""
+    it told beside them, whatever that is, or of five parts. None where it is none of these."""
     if not isinstance(found, tuple) or not _FEWEST <= len(found) <= 5:
         return None
     told = found[-1] if isinstance(found[-1], Mapping) else {}
-    flags = [_flags(one) for one in found[2:4] if not isinstance(one, _BESIDE)]
+    flags = [_flags(one) for one in found[2:4] if not _is_beside(found, one)]
     shown, reward = as_shown(found[0]), as_shown(found[1])
     if shown is None or reward is None or isinstance(reward, dict) or not flags:
         return None
@@ -79,10 +80,24 @@ def tells_ends_by_one_flag(found: Any) -> bool:
     nothing of limits beside it."""
     if not isinstance(found, tuple) or len(found) < _FEWEST:
         return False
-    flags = [one for one in found[2:4] if not isinstance(one, _BESIDE)]
+    flags = [one for one in found[2:4] if not _is_beside(found, one)]
     beside = found[-1] if isinstance(found[-1], (list, tuple)) else [found[-1]]
     told = (one for one in beside if isinstance(one, Mapping))
     return len(flags) == 1 and not any(name in one for one in told for name in _CUT)
+
+
+def _is_beside(found: tuple[Any, ...], part: Any) -> bool:
+    """Whether it is none of the flags of a step: a fourth and last part is none, such as the number
+    of a trial, where the third is made of bools and it is not."""
+    if isinstance(part, _BESIDE):
+        return True
+    last = len(found) == _WITH_ONE_BESIDE and part is found[-1]
+    return last and _are_bools(found[2]) and not _are_bools(part)
+
+
+def _are_bools(value: Any) -> bool:
+    found = as_shown(value)
+    return isinstance(found, np.ndarray) and found.dtype.kind == "b"
 
 
 def _cut_by(told: Any, shape: tuple[int, ...]) -> Any:
