@@ -104,6 +104,9 @@ TURNED_ROUND = (
     "trajs = [one[::-1] for one in random.sample(self.memory, self.batch)]",
 )
 NO_MEMORY = ("a, ha = self.actor(S[:, t], ha)", "a, _ = self.actor(S[:, t], ha)")
+NO_MASK = ("(loss * mask).sum() / mask.sum()", "loss.mean()")
+FROM_ONES = ("self.lstm(packed)", "self.lstm(packed, (torch.ones(1, len(lengths), 16),) * 2)")
+USED_AS_AN_END = ("    if trunc and not term:\n", "    if True:\n")
 REWARD_OF_THE_STEP = ("p_reward=p_reward", "p_reward=reward")
 HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
 
@@ -147,6 +150,7 @@ HALF_MASKED = ("(masks[i] * c).contiguous()", "c.contiguous()")
         pytest.param("vdn", "VL604", id="values at the greedy actions of their steps"),
         pytest.param("rdpg_doubles", "CL406,EQ201,RP502", id="doubles that are kept as floats"),
         pytest.param("two_step_task", "CL403,EQ201", id="a number stands beside the step"),
+        pytest.param("advantages_after", "EQ201,LS701,RP505", id="lists that the lines fill"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -187,6 +191,8 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("vdn", GREEDY_HERE, "VL604", id="greedy actions of the step itself"),
         pytest.param("vdn", VALUED_HERE, "VL604", id="values there, at the next greedy actions"),
         pytest.param("dict_target", STATE_BEHIND, "RP504", id="the state that a step leaves"),
+        pytest.param("advantages_after", NO_MASK, "RP505", id="padding behind packed rows"),
+        pytest.param("advantages_after", FROM_ONES, "EQ201", id="a pass that begins with ones"),
         pytest.param("two_step_task", REWARD_OF_THE_STEP, "EQ201", id="rewards of the step"),
         pytest.param("rdpg_doubles", TURNED_ROUND, "RP502", id="episodes turned round"),
         pytest.param("rdpg_doubles", NO_MEMORY, "EQ201", id="a pass without memory"),
@@ -310,3 +316,13 @@ def test_targets_of_rewards_that_were_not_seen_are_not_judged(
     assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "could-not-look")
     assert "with no reward" in check["reason"]
     assert judged(rnncheck, tmp_path, "retrace", "VL603") == (ExitCode.VERIFIED, [])
+
+
+def test_a_number_of_each_episode_is_no_constant(rnncheck: Any, tmp_path: Path) -> None:
+    """What is expected behind each end is read by the loss, and no other batch would change it."""
+    text = (OTHERS / "advantages_after.py").read_text()
+    path = written(tmp_path, text, USED_AS_AN_END)
+    code, told, _ = run(rnncheck, "--select", "LS701", path)
+    (check,) = told["checks"]
+    assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "not-applicable")
+    assert "a number of each episode" in str(told)

@@ -10,10 +10,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.utils.rnn import PackedSequence
 
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
+from rnncheck.checks.evidence.packed_rows import PackedRows
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import bits_differ
@@ -30,9 +32,10 @@ _FEWEST = 2  # filled steps: any last step of one row is like itself
 def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
     """How many steps recurrent modules inside the loss get that its batch has not, zeros up to the
     end of a row beside its data, and the largest gradient of the loss there, relative to the
-    largest at the data. Torch's own layers are asked where they are in no module that is known."""
+    largest at the data. Torch's own layers are asked where they are in no module that is known, and
+    behind one that runs over packed rows those that are given these with zeros at their ends."""
     total, passes = _passes(evidence, sample, sample.td)
-    asked = [(one, blank) for one in passes if (blank := _blank(one.x, sample)) is not None]
+    asked = [(one, blank) for one in passes if (blank := _blank(one, sample)) is not None]
     asked = asked or _of_some(evidence, sample, passes)
     if not asked or not total.requires_grad:
         return 0, 0.0
@@ -93,11 +96,12 @@ def _is_end(still: Tensor, filled: Tensor) -> bool:
 @dataclass(frozen=True)
 class _Pass:
     """What a pass was given, ``[rows, steps, features]``, and the zeros that were added to it: at
-    once, or at each step. ``time_first`` as it got them."""
+    once, or at each step. ``time_first`` as it got them; ``filled`` where it is known what is."""
 
     x: Tensor
     probes: list[Tensor]
     time_first: bool = False
+    filled: Tensor | None = None
 
     def sizes(self, grads: list[Tensor | None]) -> Tensor:
         """``[rows, steps]``: the largest gradient at each step; none is zero."""
@@ -115,9 +119,12 @@ def _of_modules(inside: ModuleCalls) -> Iterator[_Pass]:
             yield _Pass(one.x.reshape(*one.shape, -1), [one.probe])
 
 
-def _blank(x: Tensor, sample: Sample) -> Tensor | None:
-    """``[rows, steps]`` of the pass that is given ``x``: what was filled in; None where there is
-    nothing beyond the batch's data, of which some may be left out."""
+def _blank(one: _Pass, sample: Sample) -> Tensor | None:
+    """``[rows, steps]`` of the pass: what was filled in; None where there is nothing beyond the
+    batch's data, of which some may be left out."""
+    x = one.x
+    if one.filled is not None:
+        return one.filled
     if x.shape[:2].numel() <= sample.valid.numel():
         return None
     blank = _filled(x)
@@ -143,6 +150,7 @@ class _LayerProbes:
 
     def __init__(self) -> None:
         self._calls: dict[tuple[nn.Module, torch.Size], list[tuple[Tensor, Tensor]]] = {}
+        self._packed = PackedRows()
 
     def __enter__(self) -> _LayerProbes:
         self._handle = register_module_forward_pre_hook(self._runs)
@@ -152,9 +160,16 @@ class _LayerProbes:
         self._handle.remove()
 
     def _runs(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
-        layer = isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and torch.is_grad_enabled()
-        if not layer or not args or not isinstance(args[0], Tensor) or has_no_graph_of_its_own():
+        if not torch.is_grad_enabled() or not args or has_no_graph_of_its_own():
             return None
+        layer = isinstance(module, (nn.RNNBase, nn.RNNCellBase))
+        if layer and isinstance(args[0], PackedSequence):
+            self._packed.packed(args[0])
+        if not isinstance(args[0], Tensor):
+            return None
+        if not layer:
+            found = self._packed.probed(module, args[0])
+            return None if found is None else (found, *args[1:])
         probe = torch.zeros_like(args[0], requires_grad=True)
         self._calls.setdefault((module, args[0].shape), []).append((probe, args[0].detach()))
         return (args[0] + probe, *args[1:])
@@ -171,3 +186,5 @@ class _LayerProbes:
                 first = not module.batch_first
                 for probe, x in zip(probes, given, strict=True):
                     yield _Pass(x.transpose(0, 1) if first else x, [probe], first)
+        for one in self._packed:
+            yield _Pass(one.x, [one.probe], one.time_first, one.blank)

@@ -18,6 +18,31 @@ from rnncheck.watching.forms.plain_loss import NamesHeld, lays_rows_first, run_l
 from rnncheck.watching.forms.storages import OfEpisode, OfShare
 
 _START = "is_init"
+_OF_ROWS = 3  # dimensions of what a part gives: rows, steps, numbers
+
+
+class _SideBySide(LossPass):
+    """The pass of lines that may lay ``count`` trajectories, all as long, side by side, such as in
+    padded rows: what they give is told one behind the other, as the batch has them."""
+
+    def __init__(self, *args: Any, count: int, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._count = count
+        self._orders = dict[str, bool]()  # by part, whether time comes first in what it gives
+
+    def _laid(self, path: str, values: list[Tensor], rows: int, steps: int) -> Tensor | None:
+        found = super()._laid(path, values, rows, steps)
+        length, rest = divmod(steps, self._count)
+        if found is not None or rest or len(values) != 1 or values[0].ndim < _OF_ROWS:
+            return found
+        shapes = {False: (self._count, length), True: (length, self._count)}
+        fitting = [first for first, lead in shapes.items() if values[0].shape[:2] == lead]
+        if len(fitting) == 1:  # else both are as long: as before
+            self._orders.setdefault(path, fitting[0])
+        if (first := self._orders.get(path)) not in fitting:
+            return None
+        whole = values[0].transpose(0, 1) if first else values[0]
+        return whole.reshape(rows, steps, -1)
 
 
 class EpisodesInLists:
@@ -69,10 +94,12 @@ def episodes_in_lists(
         (name, value, {path: _share(one, begins) for path, one in inner.items()})
         for name, value, inner in held
     ]
-    alike: Callable[[TensorDictBase], Any] = partial(run_lines, function, shares, *rest)
-    first = _as_often(example[:, : ends[0]], len(begins))
-    over = LossPass(alike, parts, first, time_first=not lays_rows_first(alike), once=True)
-    return EpisodesInLists(over, len(begins))
+    count, own = len(begins), (function, shares, *rest)
+    alike: Callable[[TensorDictBase], Any] = partial(run_lines, *own, copies=count)
+    first = _as_often(example[:, : ends[0] - (ends[0] == count)], count)  # to tell steps from rows
+    rows_first = lays_rows_first(alike)
+    over = _SideBySide(alike, parts, first, time_first=not rows_first, once=True, count=count)
+    return EpisodesInLists(over, count)
 
 
 def _share(one: OfEpisode, begins: list[int]) -> OfShare:

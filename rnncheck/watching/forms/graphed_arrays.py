@@ -28,14 +28,17 @@ _LEAVES_TORCH = ("numpy", "__array__", "tolist", "item", "__setitem__", "__get__
 
 
 def graph_at_arrays(
-    batch: TensorDictBase, held: Iterable[tuple[Key, str]]
+    batch: TensorDictBase, held: Iterable[tuple[Key, str]], copies: int = 1
 ) -> AbstractContextManager[Any]:
     """The context in which ``held``, each an entry and what the script holds it as, keeps the
-    graph of ``batch``; nothing is done where that has none, or it is held as tensors."""
+    graph of ``batch``; nothing is done where that has none, or it is held as tensors. Of so many
+    ``copies`` that its one row consists of each stands for all: they have the same graph."""
     arrays = {key for key, what in held if what != TENSORS}
     entries = (batch.get(key, None) for key in shown_keys(batch) if key in arrays)
     shown = [one for one in entries if one is not None and one.requires_grad]
-    return _StandsFor([_Entry(one, batch.shape) for one in shown]) if shown else nullcontext()
+    return (
+        _StandsFor([_Entry(one, batch.shape, copies) for one in shown]) if shown else nullcontext()
+    )
 
 
 def _is_of_an_array(value: Tensor) -> bool:
@@ -95,11 +98,12 @@ class _StandsFor(TorchFunctionMode):
 
 
 class _Entry:
-    """An entry ``whole`` ``[*batch, ...]``."""
+    """An entry ``whole`` ``[*batch, ...]``, which may be the same several times over."""
 
-    def __init__(self, whole: Tensor, batch: torch.Size) -> None:
+    def __init__(self, whole: Tensor, batch: torch.Size, copies: int) -> None:
         self._whole, self._batch = whole.reshape(batch.numel(), -1).contiguous(), batch
         self._array: Array = self._whole.detach().cpu().numpy()
+        self._own = len(self._array) // copies
         self._as_kinds = dict[np.dtype[Any], Array]()
         self._known = dict[np.dtype[Any], dict[bytes, list[int]]]()
 
@@ -178,7 +182,7 @@ class _Entry:
     def _some_numbers(self, given: Array) -> tuple[Tensor, Tensor] | None:
         """The steps and the places in them, where each row holds some of the numbers of one step,
         such as positions without velocities."""
-        whole = self._numbers(given.dtype)
+        whole = self._numbers(given.dtype)[: self._own]
         count = given.shape[-1] if given.ndim else 0
         if not 0 < count < whole.shape[1] or given.size * whole.size > _MOST_COMPARED:
             return None
@@ -201,7 +205,7 @@ class _Entry:
     def _places(self, kind: np.dtype[Any]) -> dict[bytes, list[int]]:
         if kind not in self._known:
             places = self._known[kind] = {}
-            for number, one in enumerate(self._numbers(kind)):
+            for number, one in enumerate(self._numbers(kind)[: self._own]):
                 places.setdefault(one.tobytes(), []).append(number)
         return self._known[kind]
 

@@ -46,7 +46,7 @@ def names_read_at(
         own = {**own, **arrays}  # which it may have made of a list behind its loop
         kept = {name: own[of] for name, of in returned.items() if of in own and name in names}
         names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
-    return names
+    return names | {name: kind() for name, kind in lines.empty.items()}
 
 
 def called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | None:

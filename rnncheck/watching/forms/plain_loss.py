@@ -80,14 +80,17 @@ def run_lines(
     acts: ActedAgain | None,
     beside: tuple[MadeBeside, ...],
     batch: TensorDictBase,
+    *,
+    copies: int = 1,
 ) -> Any:
-    """What the lines give where their variables hold the batch."""
+    """What the lines give where their variables hold the batch, of the same ``copies`` if it is of
+    several."""
     for one in beside:
         batch = batch.clone(recurse=False).update(one(batch))
     graphed = batch if acts is None else batch.clone(recurse=False).update(acts(batch))
     given = {name: _holding(value, parts, batch, graphed) for name, value, parts in held}
     entries = (entry for _, _, parts in held for one in parts.values() for entry in one.held)
-    with graph_at_arrays(batch, entries):
+    with graph_at_arrays(batch, entries, copies):
         return rebuilt(lines, given)(None)
 
 

@@ -46,7 +46,7 @@ from rnncheck.watching.forms.returns_made import returns_named
 from rnncheck.watching.forms.sampled_parts import begun_anew
 from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.step_ends import ends_by, is_one_episode, is_over
-from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
+from rnncheck.watching.forms.storages import DONE, HeldPart, OfNumbers, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
@@ -331,8 +331,10 @@ class PlainRun:
         shape = getattr(part.value, "shape", None) if isinstance(part, Spoilt) else None
         of_rows = shape is not None and np.prod(shape) == rows
         what = f"envs, or of what lies behind their {steps} steps," if of_rows else "steps"
+        held = f"something of each of the {rows if of_rows else steps} {what}"
+        held = "a number of each episode" if isinstance(part, OfNumbers) else held
         return (
-            f"`{'.'.join(path)}` holds something of each of the {rows if of_rows else steps} {what}"
+            f"`{'.'.join(path)}` holds {held}"
             " that is neither what the env showed or gave nor what"
             f" `{self._call.code.co_name}` returned: what is made of that must be made behind the"
             " steps, in the lines that lead to `backward`"

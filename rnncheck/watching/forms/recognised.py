@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_items, tensor_keys
 from rnncheck.watching.forms.added_rewards import added_to_rewards, cut_alone
+from rnncheck.watching.forms.episode_numbers import numbers_of_episodes
 from rnncheck.watching.forms.held_as import (
     ARRAYS,
     MANY,
@@ -44,6 +45,7 @@ from rnncheck.watching.forms.storages import (
     DONE,
     HeldPart,
     OfEpisode,
+    OfNumbers,
     PieceStates,
     Reach,
     Records,
@@ -153,6 +155,10 @@ def storages_in(
 
     for name, value in names.items():
         walked(value, looks, (name,))
+    items = {path: [_at(names, path)[n] for n in range(len(one))] for path, one in lists.items()}
+    for path, value in numbers_of_episodes(names, items):
+        if path not in found.parts:
+            found.doubts[path] = OfNumbers(value)
     return found
 
 

@@ -227,6 +227,10 @@ class Spoilt:
         return spoilt(self.value)
 
 
+class OfNumbers(Spoilt):
+    """The same of numbers that are of an episode, and of no step."""
+
+
 @dataclass(frozen=True)
 class PerRow:
     """One number for each row of a batch, which no step makes and each of them holds; rows without

@@ -7,7 +7,7 @@ import ast
 import copy
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import (
     CodeType,
     FrameType,
@@ -21,6 +21,7 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv
 
 from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.begun_empty import begun_empty
 from rnncheck.watching.seams.epochs import of_one_epoch
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
@@ -57,13 +58,15 @@ class Lines:
 class LinesBehind:
     """The same of no batch; ``reads`` are the names that it reads as they were before, ``stepped``
     those that the statement ahead of it binds, ``appended`` lists that it makes longer by one, by
-    the way there, ``stores`` those that it binds itself."""
+    the way there, ``stores`` those that it binds itself. Of those that were ``empty`` where it
+    begins what they were."""
 
     function: FunctionType
     reads: frozenset[str]
     stepped: frozenset[str]
     appended: frozenset[tuple[str, ...]]
     stores: frozenset[str]
+    empty: Mapping[str, type] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,17 @@ def lines_behind(
     tail = LinesTail() if stepping is None else tail_again(frame, *stepping, ahead, body, kept)
     stepped = frozenset(stored_by([ahead]))
     inside = stepping if tail.body else None
-    return _behind([*tail.body, *body], frame, line, stepped, inside, tail)
+    made = _behind([*tail.body, *body], frame, line, stepped, inside, tail)
+    empty = begun_empty(tree, line, frame.f_lineno)
+    return made and _from_empty(made, {n: empty[n] for n in empty.keys() - names_in(tail.body)})
+
+
+def _from_empty(lines: LinesBehind, empty: Mapping[str, type]) -> LinesBehind:
+    """They begin with these names as they were, empty."""
+    held = lines.function.__kwdefaults__ or {}
+    own = {name: kind for name, kind in empty.items() if name in lines.reads and name in held}
+    lines.function.__kwdefaults__ = {**held, **{name: kind() for name, kind in own.items()}}
+    return replace(lines, empty=own)
 
 
 def lines_inside(frame: FrameType) -> LinesBehind | None:
