@@ -205,7 +205,7 @@ class PlainRun:
         found.parts |= with_their_last(found.parts, names, ways, steps)
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
-        of_a_memory = found.of_a_memory or (found.of_episodes and self._is_drawn(stack, stood))
+        of_a_memory = found.of_a_memory or self._is_drawn(found.episodes, stack, stood)
         if nowhere or (acts is None and of_a_memory):
             sampled = self._sampled(stack, stood) or self.waits
             if nowhere and not sampled:
@@ -221,11 +221,11 @@ class PlainRun:
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
 
-    def _is_drawn(self, stack: Sequence[FrameType], stood: StoodAt) -> bool:
+    def _is_drawn(self, episodes: set[str], stack: Sequence[FrameType], stood: StoodAt) -> bool:
         """Whether all that the lines hold of each step of some rows is known by itself: the list of
-        episodes may be a memory that these were drawn of."""
-        told = sampled_lines(stack, self._whole, self._told, stood.earlier)
-        return told is not None and not told[2].doubts
+        ``episodes`` may be a memory that these were drawn of, if they read nothing more of it."""
+        told = sampled_lines(stack, self._whole, self._told, stood.earlier) if episodes else None
+        return told is not None and not told[2].doubts and not told[1].reads & episodes
 
     def _held(
         self, names: Mapping[str, Any], stepped: frozenset[str]

@@ -93,9 +93,9 @@ class Storages:
         return any(name.isdigit() for path in self.doubts for name in path[1:])
 
     @property
-    def of_episodes(self) -> bool:
-        """Whether there are lists with one thing for each episode."""
-        return any(isinstance(one, OfEpisode) for one in self.parts.values())
+    def episodes(self) -> set[str]:
+        """The variables that have lists with one thing for each episode."""
+        return {path[0] for path, one in self.parts.items() if isinstance(one, OfEpisode)}
 
     @property
     def keys(self) -> set[Key]:
