@@ -1,8 +1,10 @@
 """Envs of gymnasium's whose outermost wrapper gives ``(shown, reward, done, info)``, as gym's envs
-did: by what an env inside of it gave, a step of theirs tells ends from time limits."""
+did, and may show what a reset shows by itself: by what an env inside of it gave, a step of theirs
+tells ends from time limits."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -29,6 +31,18 @@ class FiveParts(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         self._inside: list[tuple[Any, ...]] | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """By the way that gyms had before seeds were arguments; what is inside gets these first."""
+        if seed is not None:
+            with suppress(TypeError):  # one of an older gym takes none
+                self.env.unwrapped.reset(seed=seed)
+        found = self.env.reset()
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict):
+            return found
+        return found, {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """With what stands inside of the last part."""

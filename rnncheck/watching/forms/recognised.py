@@ -26,6 +26,7 @@ from rnncheck.watching.forms.held_as import (
     scale_of,
 )
 from rnncheck.watching.forms.last_calls import is_behind_the_last, keys_behind_the_last
+from rnncheck.watching.forms.left_states import begins_with_its_state, left_states
 from rnncheck.watching.forms.log_probs import close, is_derived
 from rnncheck.watching.forms.one_step import (
     GIVEN,
@@ -376,19 +377,21 @@ def _as_held(made: Storage, mine: Tensor, batch: TensorDictBase) -> list[Storage
 def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale | None, bool]]:
     """The entries that ``mine`` ``[steps, rows, …]`` may be, as they are or scaled, at their step
     or one late."""
-    steps = batch.shape[1]
+    steps, left = batch.shape[1], left_states(batch)
     for key, entry in tensor_items(batch):
         if is_behind_the_last(key):
             continue
         theirs = entry.transpose(0, 1).reshape(steps, mine.shape[1], -1)
         begun = int(key == (FLAG,))  # acting begins there, flagged or not
         pairs = [(False, mine[begun:steps], theirs[begun:])]
-        pairs += [(True, mine[1:], theirs[: len(mine) - 1])] if key in GIVEN else []
+        late = key in GIVEN or key in left
+        pairs += [(True, mine[1:], theirs[: len(mine) - 1])] if late else []
         for late, held, given in pairs:
             if held.shape != given.shape:
                 continue
             varies = bool((held != held.reshape(-1)[0]).any())
-            derived = is_derived(key) and varies and close(held, given)
+            again = is_derived(key) or key in left or ("next", *key) in left  # computed again
+            derived = again and varies and close(held, given)
             if derived or torch.equal(held, given.to(held.dtype)):
                 yield key, None, late
             elif key in (*GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
@@ -399,8 +402,10 @@ def _edge(
     mine: Tensor, key: Key, scale: Scale | None, batch: TensorDictBase, *, late: bool
 ) -> tuple[float, ...] | None:
     """What is at the end that no step gave; None where there is none, or it is what followed."""
-    if late:
+    if late and not begins_with_its_state(mine[0], key, batch):
         return tuple(mine[0].double().flatten().tolist())
+    if late:
+        return None
     if len(mine) == batch.shape[1]:
         return None
     after = behind(key)

@@ -37,12 +37,12 @@ class Storage:
 
     ``listed`` has a list of one thing for each step; ``of_what`` are tensors, arrays or plain
     numbers. ``longer`` has one thing more than there are steps: what follows the last one, or
-    ``edge``. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
-    are the a and b of a x + b. ``graphed``: what it held had a graph. ``fresh``: a last state that
-    is zero where the episode ended. ``added``: rewards to which the loop added, where a time limit
-    cut an episode, the value of what followed: that is kept beside them. ``hot`` is how many
-    numbers there are of which a whole one sets one. ``ahead`` are the dimensions between those of
-    the steps and of the envs, such as the layers of a state.
+    ``edge``. ``late`` has ``edge`` first, or the state there, and at every step what the one before
+    it gave. ``scale`` are the a and b of a x + b. ``graphed``: what it held had a graph. ``fresh``:
+    a last state that is zero where the episode ended. ``added``: rewards to which the loop added,
+    where a time limit cut an episode, the value of what followed: that is kept beside them. ``hot``
+    is how many numbers there are of which a whole one sets one. ``ahead`` are the dimensions
+    between those of the steps and of the envs, such as the layers of a state.
     """
 
     key: Key
@@ -81,7 +81,8 @@ class Storage:
             return handed(self._made(one, wanted), self.of_what, listed=False)
         value = self._scaled(value)
         if self.late:
-            value = torch.cat([self._edge(value), value if self.longer else value[:, :-1]], 1)
+            first = batch.get(self.key[1:])[:, :1] if self.edge is None else self._edge(value)
+            value = torch.cat([first, value if self.longer else value[:, :-1]], 1)
         elif self.longer and self.edge is not None:
             value = torch.cat([value, self._edge(value).to(value.dtype)], 1)
         elif self.longer:
@@ -140,7 +141,9 @@ class Storage:
 
     def _made(self, value: Tensor, shape: tuple[int, ...]) -> Tensor:
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
-        return value.reshape(shape).to(kind).contiguous()  # for `view`, as the script's own is
+        made = value.reshape(shape).to(kind).contiguous()  # for `view`, as the script's own is
+        shared = made.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
+        return made.clone() if shared else made  # lines may write into it
 
 
 def anew(state: Tensor, batch: TensorDictBase) -> Tensor:

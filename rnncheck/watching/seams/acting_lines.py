@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -108,7 +108,7 @@ class LinesThatAct:
             self._noted, self._parts, self._running = self._before
         self._before = self._noted, self._parts, self._running
         running = self._running
-        for frame in stack if again else stack[:1]:
+        for frame in stack if again else _outside_envs(stack):
             if running is None and not self._blocks:
                 running = self._first(frame, by_turns=again)
         self.forget()
@@ -166,6 +166,16 @@ class LinesThatAct:
         }
         given = {name: cloned(value) for name, value in read.items()}
         return PlainCall(block.code, function, given, graphed=has_graph(read))
+
+
+def _outside_envs(stack: Sequence[FrameType]) -> Iterator[FrameType]:
+    """The innermost frame; around one that is the ``step`` of an env of the user's, which steps
+    others inside, that of its caller as well."""
+    for frame in stack:
+        yield frame
+        owner = next(iter(frame.f_locals.values()), None) if frame.f_code.co_argcount else None
+        if frame.f_code.co_name != "step" or not callable(getattr(owner, "reset", None)):
+            return
 
 
 def _snapshot(seen: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from rnncheck.watching.seams.harmless import harmless
 from rnncheck.watching.seams.next_rollout import NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules
-from rnncheck.watching.seams.stepped_env import SteppedEnv
+from rnncheck.watching.seams.stepped_env import SteppedEnv, are_several
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import Turns, acted, sent_from, unseen_call
 from rnncheck.watching.seams.warm_up import RandomSteps, latest_of
@@ -117,7 +117,7 @@ class PlainSteps:
                 found = original(env, *args, **kwargs)
         finally:
             self._resets = None
-        several = bool(inner) and not _is_of_one_env(found)
+        several = are_several(inner, found)
         self._several += [env] if several else []
         for one, shown in inner if several else [(env, found)]:
             self.begins(one, shown[0] if isinstance(shown, tuple) else shown)
@@ -479,8 +479,3 @@ class PlainSteps:
     def _stop(self) -> None:
         self._done = True
         self._returns.stop()
-
-
-def _is_of_one_env(found: Any) -> bool:
-    """Whether it is what ``reset`` of gymnasium's envs gives."""
-    return isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)

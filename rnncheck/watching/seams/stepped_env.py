@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +81,29 @@ class SteppedEnv:
 
 def _is_step(found: Any) -> bool:
     return isinstance(found, tuple) and len(found) > OLD_PARTS
+
+
+def are_several(inner: Sequence[tuple[Any, Any]], found: Any) -> bool:
+    """Whether an env whose ``reset`` gave ``found``, and meanwhile reset these ``inner`` ones, each
+    with what it showed, shows several side by side, be it one alone. A wrapper shows one, in
+    whatever way: with a dict as gymnasium's do, or by itself as those of older gyms."""
+    if not inner or (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+        return False
+    if len({id(_innermost(env)) for env, _ in inner}) > 1:
+        return True
+    shown = inner[-1][1][0] if isinstance(inner[-1][1], tuple) else inner[-1][1]
+    return _count(found) == 1 and _count(shown) != 1
+
+
+def _innermost(env: Any) -> Any:
+    """What wrappers hold as ``env``."""
+    while (inner := getattr(env, "__dict__", {}).get("env")) is not None:
+        env = inner
+    return env
+
+
+def _count(shown: Any) -> int:
+    return len(shown) if isinstance(shown, (list, tuple)) or np.ndim(shown) else 0
 
 
 def _with(after: Any, final: Any, ended: Any) -> Any:
