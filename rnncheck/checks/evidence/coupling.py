@@ -191,7 +191,37 @@ def _directed(
         off = set() if coupled.drawn else _one_sided(coupled, way, open_)
         off |= _richer_one_way(coupled, way, [name for name in open_ if name not in off])
     off |= moving.keys() - asked.keys()
-    return off & _crossing(coupled, way) if off else off
+    off &= _crossing(coupled, way) if off else off
+    return off - _at_their_steps(coupled, way, off) if way.name == ROWS else off
+
+
+def _at_their_steps(coupled: Coupled, way: _Way, names: set[str]) -> set[str]:
+    """What rows move in each other at the very steps that change, both ways and without any memory,
+    as rewards do that are normalised over the rows of each step: nothing runs on to a next one."""
+    left, twin = set(names), without_memory(coupled.elements)
+    odd = torch.arange(coupled.sample.valid.shape[1]) % 2 == 1
+    for touched, watch in (way.halves, way.halves[::-1]) if left else ():
+        there = set[str]()
+        for steps in (odd, ~odd):
+            moved = _steps_moved(coupled, twin, touched & steps, watch)
+            there |= {name for name, one in moved.items() if bool((one & steps).any())}
+            left -= {name for name, one in moved.items() if bool((one & ~steps).any())}
+        left &= there
+    return left
+
+
+def _steps_moved(
+    coupled: Coupled, elements: Elements, touched: Tensor, watch: Tensor
+) -> dict[str, Tensor]:
+    """By name which of the watched steps move with the touched ones."""
+    sample = coupled.sample
+    base = elements(sample, sample.td)
+    after = elements(sample, changed_batch(sample, touched & sample.valid, coupled.keys))
+    return {
+        name: (_steps(gap(after[name], old)) > SUM_ROUNDING * _scale(old)) & watch & sample.valid
+        for name, old in base.items()
+        if name in after and after[name].shape == old.shape
+    }
 
 
 def _crossing(coupled: Coupled, way: _Way) -> set[str]:

@@ -107,13 +107,15 @@ def part_key(path: str) -> Key:
 
 class WithParts(nn.Module):
     """A policy that also writes what its parts at ``paths`` give. What it ``reads`` and ``writes``
-    itself was seen: it may declare neither."""
+    itself was seen: it may declare neither. Raises RuntimeError where a part runs at some steps
+    alone: what a step writes must not depend on chance."""
 
     def __init__(
         self, network: nn.Module, paths: Iterable[str], reads: Iterable[Key], writes: Iterable[Key]
     ) -> None:
         super().__init__()
         self.network, self._paths = network, tuple(paths)
+        self._ran: set[str] | None = None  # those that gave something at the first step
         self.in_keys = list(declared(network, "in_keys") or reads)
         written = [*declared(network, "out_keys"), *writes, *map(part_key, self._paths)]
         self.out_keys = list(dict.fromkeys(written))
@@ -124,7 +126,14 @@ class WithParts(nn.Module):
         with PartOutputs(parts) as noted:
             result = self.network(td)
         out = result if isinstance(result, TensorDictBase) else td
-        for path, value in of_one_step(noted.given, out.batch_size).items():
+        given = of_one_step(noted.given, out.batch_size)
+        self._ran = set(given) if self._ran is None else self._ran
+        for path in self._ran ^ set(given):
+            raise RuntimeError(
+                f"what acts runs `{path}` at some steps alone, as where the actions of others are"
+                " random: the state of these goes another way each time"
+            )
+        for path, value in given.items():
             out.set(part_key(path), value)
         return out
 

@@ -208,12 +208,20 @@ class Slot:
 @dataclass(frozen=True)
 class OfStepBefore:
     """What a loop fills an argument with: the entry ``source`` of the step before, or its one-hot
-    form; ``first`` at the first step of an episode, unless what was there ``stays``."""
+    form; ``first`` at the first step of an episode, unless what was there ``stays``, or something
+    that is ``drawn``, such as this."""
 
     source: Key
     one_hot: bool = False
     stays: bool = False
     first: float = 0.0
+    drawn: Tensor | None = field(default=None, compare=False)
+
+    def begins_with(self, slot: Slot) -> Tensor:
+        """What an episode begins with, of one env."""
+        if self.drawn is not None:
+            return self.drawn.reshape(slot.rest).to(slot.dtype)
+        return torch.full(slot.rest, self.first).to(slot.dtype)
 
 
 @dataclass(frozen=True)

@@ -114,12 +114,7 @@ class PlainRun:
         policy.acted_in(self._seen.modes)
         states = {slot.key: (slot.rest, slot.dtype) for slot in self._told.carry.values()}
         before = {
-            slot.key: Before(
-                told.source,
-                torch.full(slot.rest, told.first).to(slot.dtype),
-                told.one_hot,
-                told.stays,
-            )
+            slot.key: Before(told.source, told.begins_with(slot), told.one_hot, told.stays)
             for slot in self._told.arguments.values()
             if (told := self._told.before.get(slot.key)) is not None
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -76,11 +76,9 @@ def told_call(steps: Columns) -> ToldCall:
             continue
         if values.is_floating_point() and (steps.rows == 1 or steps.rows in values.shape[1:]):
             results[path] = slot_of((_result(steps, path),), values, steps.rows)
-    if way := _drawn_at_starts(steps, arguments, before):
-        return ToldCall(
-            why=f"{_given(steps, way)} is the action before, and begins"
-            " episodes with another value than zero, such as a random action"
-        )
+    for path, slot in arguments.items():
+        if slot.key in before:
+            before[slot.key] = _with_drawn(steps, slot, before[slot.key], steps.given[path].values)
     return replace(_whole(steps, arguments, results), action=action, before=before)
 
 
@@ -114,16 +112,18 @@ def _is_action(steps: Columns, source: Path) -> bool:
     return scale_of(mine, theirs) is not None
 
 
-def _drawn_at_starts(
-    steps: Columns, arguments: dict[Path, Slot], shown: Mapping[Key, OfStepBefore]
-) -> Path:
-    """The way to an argument that is the action before and begins an episode with anything else."""
-    for path, slot in arguments.items():
-        told = shown.get(slot.key)
-        known = told is None or told.stays or told.first != 0
-        if not known and _any_at_starts(steps, steps.given[path].values):
-            return path
-    return ()
+def _with_drawn(
+    steps: Columns, slot: Slot, told: OfStepBefore, values: Tensor | None
+) -> OfStepBefore:
+    """With what the first of the episodes began with, where they begin with anything, such as with
+    a random action."""
+    if values is None or told.stays or told.first != 0 or not _any_at_starts(steps, values):
+        return told
+    begins = _beginnings(steps).T
+    laid = slot.found(values, 1)  # [rows, steps, ...]
+    if laid.shape[:2] != begins.shape or not bool(begins.any()):
+        return told
+    return replace(told, drawn=laid[begins][0].clone())
 
 
 def _first(steps: Columns, values: Tensor | None) -> float:
