@@ -71,7 +71,7 @@ ROOMS = {
         "compat": set[str](),
         "guard": {"placing"},
         "copying": {"guard"},
-        "subject": {"keys", "placing", "copying"},
+        "subject": {"keys", "placing", "guard", "copying"},
         "recording": {"keys", "placing", "guard", "subject"},
         "model": {"compat", "recording"},
         "instruments": {"keys", "placing", "guard", "copying", "subject", "model"},

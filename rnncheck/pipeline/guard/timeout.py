@@ -24,6 +24,23 @@ class Expired(BaseException):
     """Raised inside the code that ran too long; no ``except Exception`` of a user's catches it."""
 
 
+class _Limits(threading.local):
+    """Of a thread, whether the limits that it is inside of have passed."""
+
+    def __init__(self) -> None:
+        self.fired = list[threading.Event]()
+
+
+_limits = _Limits()
+
+
+def pass_on_expired() -> None:
+    """Raise Expired again where a limit has passed: a tensordict that a module takes its weights
+    from, as losses do in ``with params.to_module(...)``, swallows what is no Exception."""
+    if any(one.is_set() for one in _limits.fired):
+        raise Expired
+
+
 @contextmanager
 def time_limit(stage: str, seconds: float) -> Iterator[None]:
     """Raise StageTimeout when the body takes longer than ``seconds``.
@@ -33,6 +50,7 @@ def time_limit(stage: str, seconds: float) -> Iterator[None]:
     """
     alarm = _signal_alarm if _can_use_signals() else _thread_alarm
     fired = threading.Event()
+    _limits.fired.append(fired)
     try:
         with until(seconds), alarm(seconds, fired):
             yield
@@ -40,6 +58,8 @@ def time_limit(stage: str, seconds: float) -> Iterator[None]:
         if not fired.is_set():
             raise
         raise _timeout(stage, seconds, error) from None
+    finally:
+        _limits.fired.remove(fired)
     if fired.is_set():
         raise _timeout(stage, seconds, Expired())
 

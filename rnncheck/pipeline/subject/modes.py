@@ -19,9 +19,11 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import set_recurrent_mode
 from torchrl.modules.tensordict_module import rnn
 
+from rnncheck.pipeline.guard.timeout import pass_on_expired
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.placing import accelerator, forked_rng, full_precision
 from rnncheck.pipeline.subject.statistics import counting_nothing
+from rnncheck.supervisor.interrupts import pass_on
 
 MEASURING_SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noise
 
@@ -44,6 +46,8 @@ def measuring(
     would part the modes by more than a fault does. ``precision_as_set`` has the last word.
     """
     kind = ExplorationType.RANDOM if explore else ExplorationType.DETERMINISTIC
+    pass_on_expired()  # what was swallowed inside what ran before
+    pass_on()
     with (
         warnings.catch_warnings(),
         forked_rng(),
