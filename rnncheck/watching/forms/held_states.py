@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,18 @@ def parts_held(owner: Any) -> dict[str, Any]:
     return {**holdings(owner), **inner}
 
 
+def each_once(held: Mapping[str, Any], read: Collection[str] = ()) -> dict[str, Any]:
+    """What is held, a network with several names by one alone: by one that is ``read``, or its
+    first."""
+    names = sorted(held, key=lambda name: name not in read)
+    first = {id(held[name]): name for name in reversed(names)}
+    return {
+        name: one
+        for name, one in held.items()
+        if not isinstance(one, nn.Module) or first[id(one)] == name
+    }
+
+
 def states_inside(
     value: Any, may_be_state: Callable[[Any], bool], depth: int = 0
 ) -> InsideOf | None:
@@ -32,7 +44,7 @@ def states_inside(
     if not isinstance(value, nn.Module) or not is_own_instance(value) or depth >= _DEEPEST:
         return None
     found = dict[str, Any]()
-    for name, one in parts_held(value).items():
+    for name, one in each_once(parts_held(value)).items():
         inner = states_inside(one, may_be_state, depth + 1)
         if inner is not None:
             found[name] = inner
@@ -52,9 +64,11 @@ def with_states_inside(owner: Any, parts: Mapping[str, Any]) -> Any:
     }
     if isinstance(owner, FunctionType):
         return rebuilt(owner, values)
-    made = shallow_copy(owner)
+    made, held = shallow_copy(owner), parts_held(owner)
     lists = {name: list(one) for name, one in vars(owner).items() if type(one) is list}
-    for name, value in {**lists, **values}.items():
+    copies = {id(held[n]): values[n] for n, one in parts.items() if isinstance(one, InsideOf)}
+    others = {name: copies[id(one)] for name, one in held.items() if id(one) in copies}
+    for name, value in {**lists, **others, **values}.items():
         object.__setattr__(made, name, value)  # that of a frozen dataclass refuses
     return made
 

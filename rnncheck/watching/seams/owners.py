@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from rnncheck.watching.forms.held_states import InsideOf, parts_held, states_inside
+from rnncheck.watching.forms.held_states import (
+    InsideOf,
+    each_once,
+    parts_held,
+    states_inside,
+)
 from rnncheck.watching.forms.plain_calls import has_graph, same_leaves
 from rnncheck.watching.forms.structures import (
     mapping_like,
@@ -76,7 +81,7 @@ class OwnerStates:
     def _of(self, code: CodeType, owner: Any) -> dict[str, Any]:
         """All that it holds, or what is known to change."""
         if self._calls.get(code, 0) < _TELLING:
-            return _held(owner)
+            return _held(owner, code)
         changing = self._changing[code]
         given = {**vars(type(owner)), **getattr(owner, "__dict__", {})} if changing else {}
         inner = owner._modules if changing and isinstance(owner, nn.Module) else {}
@@ -114,10 +119,12 @@ def attributes_read(kind: Any, code: CodeType) -> frozenset[str]:
     return frozenset(found)
 
 
-def _held(owner: Any) -> dict[str, Any]:
+def _held(owner: Any, code: CodeType) -> dict[str, Any]:
     """What it holds, and networks in it; what it has of its class until it is set."""
     given = {name: one for name, one in vars(type(owner)).items() if name[:2] != "__"}
-    return {name: _or_inside(one) for name, one in {**given, **parts_held(owner)}.items()}
+    kind: Any = type(owner)
+    held = each_once({**given, **parts_held(owner)}, attributes_read(kind, code))
+    return {name: _or_inside(one) for name, one in held.items()}
 
 
 def _or_inside(value: Any) -> Any:
