@@ -49,6 +49,7 @@ from rnncheck.checks.evidence.training_batches import Sample, samples, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, NotApplicable, Observation, Rule
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.results.model import Severity, Stage, Where
@@ -141,7 +142,7 @@ def _differing(
         out = run_recurrent(subject, batch, module=part).reshape(sample.rows.shape)
     except Exception as error:
         raise CouldNotLook(
-            f"recurrent mode raises on the training batch ({type(error).__name__})"
+            f"recurrent mode raises on the training batch ({reason_of(error)})"
         ) from error
     keys = [key for key in keys if key in tensor_keys(out)]
     want = TensorDict({key: known.outputs[key] for key in keys}, sample.rows.shape)

@@ -19,6 +19,7 @@ from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
 from rnncheck.watching.forms.episode_rows import marked_inside, one_episode_each
 from rnncheck.watching.forms.named_switches import Switches, named_alone, named_set, named_switches
+from rnncheck.watching.forms.plain_calls import MASK_OF_ROWS
 from rnncheck.watching.seen import Acting, Called
 
 MASKS = "masks"  # of every entry, as `pad_sequence(..., return_mask=True)` writes them
@@ -232,11 +233,24 @@ class EpisodesAlone:
         for row, starts in enumerate(begins):
             ends = [*starts.nonzero().flatten().tolist(), batch.shape[1]]
             parts = [
-                self._over_sequences(batch[row : row + 1, begin:end])
+                self._over_data(batch[row : row + 1, begin:end])
                 for begin, end in itertools.pairwise(ends)
             ]
             rows.append({key: torch.cat([one[key] for one in parts], 1) for key in parts[0]})
         return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
+
+    def _over_data(self, one: TensorDictBase) -> dict[Key, Tensor]:
+        """Of one trajectory, with zeros where its mask says that nothing is there any more."""
+        mask, steps = one.get(MASK_OF_ROWS, None), one.shape[1]
+        count = steps if mask is None else int(mask.reshape(-1).sum())
+        if not 0 < count < steps or not bool(mask.reshape(-1)[:count].all()):
+            found: dict[Key, Tensor] = self._over_sequences(one)
+            return found
+        made: dict[Key, Tensor] = self._over_sequences(one[:, :count])
+        return {
+            key: torch.cat([v, torch.zeros_like(v[:, :1]).repeat_interleave(steps - count, 1)], 1)
+            for key, v in made.items()
+        }
 
     def held_parts(self) -> list[tuple[str, Any]]:
         """What it can reach."""
