@@ -97,7 +97,7 @@ def run(evidence: Evidence) -> Judgement:
         if order is not None:
             finding = _reordered(evidence, number, sample, order)
             if finding is not None:
-                return _judged(evidence, sample, finding)
+                return _judged(evidence, sample, finding, states=False)
             told.append("the order of the slices does not matter")
         if several:
             finding, said = _made_of(evidence, number, sample, alone=order is None)
@@ -116,8 +116,8 @@ def other_order(sample: Sample) -> Tensor | None:
     Steps that were stored one behind the other stay together: their order is the data's own.
     """
     if sample.td.batch_dims == 2:
-        rows = sample.td.shape[0]
-        return torch.arange(rows).flip(0) if rows > 1 else None
+        together = _rollouts(sample)
+        return torch.cat(together[::-1]) if len(together) > 1 else None
     if sample.td.batch_dims != 1 or sample.masked or not bool(sample.known.all()):
         return None
     ids, marked = sample.ids[0], sample.marked[0] if sample.flag is None else sample.flag[0]
@@ -129,8 +129,22 @@ def other_order(sample: Sample) -> Tensor | None:
     return torch.cat(pieces[::-1])
 
 
-def _judged(evidence: Evidence, sample: Sample, finding: Observation) -> Judgement:
-    if beside := _of_rows(evidence, sample):
+def _rollouts(sample: Sample) -> list[Tensor]:
+    """The rows that stay together: each by itself, or those that fill as many steps as a row has,
+    as the padded trajectories of one env's rollout do, which a loss may lay in a row again."""
+    counts, steps = sample.valid.sum(1), sample.valid.shape[1]
+    rows, ends = torch.arange(len(counts)), counts.cumsum(0)
+    full = ends % steps == 0
+    whole = bool((counts[ends > 0] > 0).all()) and int(full.sum()) == int(ends[-1]) // steps
+    if bool((counts == steps).all()) or not whole or not bool(full[-1]):
+        return list(rows.split(1))
+    return list(rows.tensor_split((full.nonzero().flatten() + 1)[:-1]))
+
+
+def _judged(
+    evidence: Evidence, sample: Sample, finding: Observation, *, states: bool = True
+) -> Judgement:
+    if beside := _of_rows(evidence, sample, states=states):
         raise CouldNotLook(
             f"the loss is given {beside} beside its batch, with a number for each row, which"
             " stays as it is where rows change places"
@@ -138,19 +152,22 @@ def _judged(evidence: Evidence, sample: Sample, finding: Observation) -> Judgeme
     return Judgement((finding,), 1)
 
 
-def _of_rows(evidence: Evidence, sample: Sample) -> str:
-    loss = loss_of(evidence)
-    name = loss.of_rows(*sample.valid.shape) if isinstance(loss, OwnLoss) else ""
+def _of_rows(evidence: Evidence, sample: Sample, *, states: bool) -> str:
+    loss, shape = loss_of(evidence), sample.valid.shape
+    name = loss.of_rows(*shape, states=states) if isinstance(loss, OwnLoss) else ""
     return f"`{name}`" if name and not name.isdigit() else name and "an argument"
 
 
 def _reordered(
     evidence: Evidence, number: int, sample: Sample, order: Tensor
 ) -> Observation | None:
-    loss = loss_of(evidence)
+    loss, other = (copied(loss_of(evidence)) for _ in range(2))
+    if isinstance(other, OwnLoss) and sample.td.batch_dims > 1:
+        other.reorder_states(order)
+    turned = (loss, sample.td), (other, sample.td[order].contiguous())
     old, new = (
-        float(run_loss(evidence, sample, td, loss=copied(loss), per_element=False).total)
-        for td in (sample.td, sample.td[order].contiguous())
+        float(run_loss(evidence, sample, td, loss=one, per_element=False).total)
+        for one, td in turned
     )
     if not off(old, new):
         return None

@@ -59,9 +59,9 @@ class OwnLoss:
         yield "", self.function
         yield from self.given.items()
 
-    def of_rows(self, rows: int, steps: int = 0) -> str:
+    def of_rows(self, rows: int, steps: int = 0, *, states: bool = True) -> str:
         """What it is given beside the batch, or reads by name, that has a number for each of its
-        rows or of their ``steps``, by name."""
+        rows or of their ``steps``, by name; the ``states`` that its networks hold as well."""
         function, given = self.function, dict(self.given)
         while isinstance(function, functools.partial):
             given |= {**{str(n): one for n, one in enumerate(function.args)}, **function.keywords}
@@ -73,17 +73,31 @@ class OwnLoss:
             }
             given |= held | (function.__kwdefaults__ or {})
         beside = (name for name, one in given.items() if _is_of_rows(one, rows, steps))
-        return next(beside, "") or self._state_of_rows(rows)
+        found = self._states_of_rows(rows) if states else iter(())
+        return next(beside, "") or next((f"{type(p).__name__}.{name}" for p, name in found), "")
 
-    def _state_of_rows(self, rows: int) -> str:
-        """A state that one of its networks holds itself, with a dimension for the rows."""
-        parts = (part for _, one in held_modules(self) for part in all_modules(one))
-        for part in parts if rows > 1 else ():
-            for name, value in vars(part).items():
-                held = value if isinstance(value, (tuple, list)) else (value,)
-                if any(isinstance(one, Tensor) and rows in one.shape[:-1] for one in held):
-                    return f"{type(part).__name__}.{name}"
-        return ""
+    def _states_of_rows(self, rows: int) -> Iterator[tuple[nn.Module, str]]:
+        """The states that its networks hold themselves, with a dimension for the rows."""
+        held = (part for _, one in held_modules(self) for part in all_modules(one))
+        for part in dict.fromkeys(held) if rows > 1 else ():
+            for name, value in list(vars(part).items()):
+                several = value if isinstance(value, (tuple, list)) else (value,)
+                if any(isinstance(one, Tensor) and rows in one.shape[:-1] for one in several):
+                    yield part, name
+
+    def reorder_states(self, order: Tensor) -> None:
+        """Put the rows of these states in the ``order`` in which those of a batch are put."""
+
+        def turned(one: Any) -> Any:
+            if not isinstance(one, Tensor) or len(order) not in one.shape[:-1]:
+                return one
+            last_of_all = one.ndim - 2 if one.shape[-2] == len(order) else 0
+            return one.index_select(last_of_all, order.to(one.device))
+
+        for part, name in self._states_of_rows(len(order)):
+            value = getattr(part, name)
+            several = isinstance(value, (tuple, list))
+            setattr(part, name, type(value)(map(turned, value)) if several else turned(value))
 
     @property
     def in_place(self) -> bool:
@@ -135,9 +149,10 @@ class OwnLosses(OwnLoss):
         for one in self._losses_by_name.values():
             yield from one.held_parts()
 
-    def of_rows(self, rows: int, steps: int = 0) -> str:
+    def of_rows(self, rows: int, steps: int = 0, *, states: bool = True) -> str:
         """The first such thing that one of them is given."""
-        found = (one.of_rows(rows, steps) for one in self._losses_by_name.values())
+        losses = self._losses_by_name.values()
+        found = (one.of_rows(rows, steps, states=states) for one in losses)
         return next(filter(None, found), "")
 
 
