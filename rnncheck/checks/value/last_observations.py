@@ -91,6 +91,8 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
         if not read or all(_constant(rows.data.get(key)) for key in read):
             continue
         for row, step in ((rows.joints == Joint.AFTER_DONE) & rows.valid)[:, 1:].nonzero().tolist():
+            if any(_resets_alone(rows, read, row, one) for one in (step, step + 1)):
+                continue
             differs = {key: _differs(rows, key, row, step) for key in recording.handed_on}
             shown = {key: rows.data.get(key)[row, step + 1] for key in read}
             yield _End(
@@ -103,6 +105,15 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
                 any(differs[key] and not _alike(starts[key]) for key in other),
                 _is_terminated(rows, row, step),
             )
+
+
+def _resets_alone(rows: Rows, read: Sequence[Key], row: int, step: int) -> bool:
+    """Whether a step between two starts shows what the episode before it ended with: the env begins
+    anew with a step of its own, whose action it does not read."""
+    if step == 0 or step + 1 >= rows.joints.shape[1]:
+        return False
+    around = (rows.joints[row, step : step + 2] == Joint.AFTER_DONE).all()
+    return bool(around) and not any(_differs(rows, key, row, step - 1) for key in read)
 
 
 def _reads_behind_limits(evidence: Evidence) -> bool:

@@ -7,13 +7,15 @@ tensor loses its graph, a lock is made anew, a file is opened again, a closure g
 own, and what is shared inside the original is shared inside the copy.
 
 There is no way back to the original: what cannot be copied raises ``CannotCopy`` with where it is
-and why. Only an env inside a policy or a loss is handed on as it is, unless it has parameters.
+and why. Only an env inside a policy or a loss is handed on as it is, unless it has parameters; one
+of gymnasium's where it cannot be copied.
 """
 
 from __future__ import annotations
 
 import copy
 import copyreg
+import functools
 import types
 import weakref
 from collections import OrderedDict
@@ -38,6 +40,7 @@ _ATOMS = {
     torch.dtype, torch.device, torch.Size,
 }  # fmt: skip
 _ABSENT = object()
+_GYMNASIUM = ("gymnasium.core.Env", "gymnasium.vector.vector_env.VectorEnv")
 
 
 class CannotCopy(Exception):
@@ -127,7 +130,18 @@ class Copier:
             if isinstance(value, kind):
                 return make(self, value)
         own = _method_of(value, "__deepcopy__")
+        what: Any = type(value)
+        if own is None and _is_gymnasium_env(what):
+            return self._env_or_itself(value)
         return self.reduced(value) if own is None else own(self.memo)
+
+    def _env_or_itself(self, value: Any) -> Any:
+        """One that shows pictures on a screen, say, and was closed, is asked for its spaces."""
+        try:
+            with self.undone():
+                return self.reduced(value)
+        except Exception:  # of whatever it holds
+            return value
 
     def reduced(self, value: Any) -> Any:
         """Made anew of what pickle would be told of it."""
@@ -248,6 +262,12 @@ def _env(copier: Copier, value: EnvBase) -> EnvBase:
     learned = any(True for _ in value.parameters())
     made: EnvBase = copier.reduced(value) if learned else value
     return made
+
+
+@functools.cache
+def _is_gymnasium_env(kind: Any) -> bool:
+    """Told by its bases: the package need not be there."""
+    return any(f"{one.__module__}.{one.__name__}" in _GYMNASIUM for one in kind.__mro__)
 
 
 _PLAIN: dict[type, Callable[[Copier, Any], Any]] = {

@@ -28,6 +28,7 @@ from rnncheck.watching.forms.structures import (
 _LARGEST = 65_536  # numbers: a state of 64 envs with 1024 each; storages of rollouts are larger
 _NUMBERS = (int, float, np.integer, np.floating)
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
+_MOST, _DEEPEST = 4, 3  # parts of a state, and containers around one: chosen
 _TELLING = 2  # calls that show which attributes change
 
 
@@ -152,8 +153,15 @@ def cloned(value: Any) -> Any:
 
 
 def _may_be_state(value: Any) -> bool:
+    """Also one of several layers in a tuple or a list, and those of several networks by name."""
     if value is None or isinstance(value, InsideOf):
         return True
-    if isinstance(value, (tuple, list)):
-        return 0 < len(value) <= 4 and all(isinstance(one, Tensor) for one in value)
+    return _are_states(value, _DEEPEST)
+
+
+def _are_states(value: Any, deep: int) -> bool:
+    parts = list(value.values()) if type(value) is dict else value
+    if isinstance(parts, (tuple, list)):
+        inner = parts if deep else ()
+        return 0 < len(inner) <= _MOST and all(_are_states(one, deep - 1) for one in inner)
     return isinstance(value, Tensor) and value.numel() <= _LARGEST
