@@ -50,7 +50,8 @@ def reached_from_behind(
     sample: Sample, keys: list[Key], elements: Callable[..., dict[str, Tensor]], names: set[str]
 ) -> set[str]:
     """Those of ``names`` that a change behind a segment moves in a way of its own."""
-    looks = _looks(sample, keys, elements, names, _watched(sample))
+    watched = [one for ends in _kinds_of_ends(sample) for one in _watched(sample, ends)]
+    looks = _looks(sample, keys, elements, names, watched)
     return {name for name, own, ways in looks if _in_no_way(own, ways)}
 
 
@@ -103,11 +104,25 @@ def moved_alike(
     which changes in every other row do: a statistic, even of a loss for which the order of its
     batch matters besides, such as one that cuts its gradients every few steps. All numbers are
     drawn first: where rewards are alike, a sum of them moves in the ways of a statistic."""
+    kinds = _kinds_of_ends(sample)  # of the ends as they are
     drawn = changed_batch(sample, sample.valid, keys)
     sample = replace(sample, td=drawn, rows=drawn.reshape(sample.rows.shape))
+    told = [_moved_alike_at(ends, sample, keys, elements, names) for ends in kinds]
+    asked = [one for one in told if one is not None]
+    return set.intersection(*asked) if asked else set()
+
+
+def _moved_alike_at(
+    ends: Tensor,
+    sample: Sample,
+    keys: list[Key],
+    elements: Callable[..., dict[str, Tensor]],
+    names: set[str],
+) -> set[str] | None:
+    """The same at ``ends`` of one kind; None where none of them can be watched."""
     asked, left, sharp = 0, set(names), dict[str, list[list[bool]]]()
     for ahead in (False, True):
-        watched = list(_watched(sample, ahead=ahead, other_rows=True))
+        watched = list(_watched(sample, ends, ahead=ahead, other_rows=True))
         asked += len(watched)
         side: dict[str, list[bool]] = {}
         for name, own, ways in _looks(sample, keys, elements, names, watched):
@@ -115,8 +130,29 @@ def moved_alike(
             side.setdefault(name, []).append(_stands_out(own, ways))
         for name in names:
             sharp.setdefault(name, []).append(side.get(name, []))
-    told = {n for n in left if sum(map(len, sharp[n])) == asked > 0 and not _one_sided(*sharp[n])}
-    return told
+    if not asked:
+        return None
+    return {n for n in left if sum(map(len, sharp[n])) == asked and not _one_sided(*sharp[n])}
+
+
+def _kinds_of_ends(sample: Sample) -> list[Tensor]:
+    """The last steps of segments that others follow, ``[rows, steps]``, each kind by itself: those
+    that are terminated, those that are over otherwise, and those that nothing ends. A target may
+    stop at the one and not at another."""
+    units = through_rows(segments_of(sample))
+    last = torch.zeros_like(sample.valid)
+    last[:, :-1] = (units[:, 1:] != units[:, :-1]) & sample.valid[:, :-1] & sample.valid[:, 1:]
+    over, terminated = (_flagged(sample, name) for name in ("done", "terminated"))
+    kinds = (last & terminated, last & over & ~terminated, last & ~over & ~terminated)
+    return [one for one in kinds if bool(one.any())]
+
+
+def _flagged(sample: Sample, name: str) -> Tensor:
+    found = sample.rows.get(("next", name), None)
+    if found is None:
+        return torch.zeros_like(sample.valid)
+    flags: Tensor = found.reshape(*sample.valid.shape, -1).any(-1)
+    return flags
 
 
 def _one_sided(behind: list[bool], ahead: list[bool]) -> bool:
@@ -155,15 +191,16 @@ def _looks(
 
 
 def _watched(
-    sample: Sample, *, ahead: bool = False, other_rows: bool = False
+    sample: Sample, ends: Tensor, *, ahead: bool = False, other_rows: bool = False
 ) -> Iterator[WatchedSegment]:
-    """A few segments with another one behind them in their row, or ``ahead`` of them, and others
-    anywhere or in ``other_rows``."""
+    """A few segments that ``ends`` end, each with the one behind it in its row, or ``ahead`` the
+    reverse, and others anywhere or in ``other_rows``."""
     rows, units = segments_of(sample), through_rows(segments_of(sample))
     count = 0
     for row in range(len(rows)):
         here = units[row][sample.valid[row]].unique().tolist()
-        for first, second in itertools.pairwise(here):
+        ended = set(units[row][ends[row]].tolist())
+        for first, second in (pair for pair in itertools.pairwise(here) if pair[0] in ended):
             near = {first, second, second + 1 if ahead else first - 1}
             far = _other_rows(units, row)[_other_rows(sample.valid, row)] if other_rows else None
             numbers = (units[sample.valid] if far is None else far).unique().tolist()
