@@ -16,7 +16,12 @@ from rnncheck.watching.forms.along_rows import along_rows, beside_known, with_mo
 from rnncheck.watching.forms.fewer_bits import observed_in_bits_of
 from rnncheck.watching.forms.held_as import ARRAYS
 from rnncheck.watching.forms.laid_rows import LaidRows, empty_steps
-from rnncheck.watching.forms.listed_rows import as_listed, listed_columns
+from rnncheck.watching.forms.listed_rows import (
+    as_listed,
+    listed_columns,
+    lists_of_rows,
+    with_listed,
+)
 from rnncheck.watching.forms.plain_calls import ACTION, MOSTLY, OBSERVATION, ToldCall, leaf_tensor
 from rnncheck.watching.forms.recorded_rows import behind_ends
 from rnncheck.watching.forms.sampled_entries import REWARD
@@ -37,9 +42,13 @@ def sampled_batch(
     networks = weight_shapes_in(names.values())
     names = {name: one for name, one in names.items() if not are_weights(one, networks)}
     listed = {name: listed_columns(value) for name, value in names.items()}
-    leaves = dict(_leaves({name: one for name, one in names.items() if not listed[name]}))
+    plain = {name: one for name, one in names.items() if not listed[name]}
+    lists = lists_of_rows(plain, tuple(whole.get(OBSERVATION).shape[2:]))
+    leaves = {path: one for path, one in _leaves(plain) if path[:-1] not in lists}
     held = {path: made for path, leaf in leaves.items() if (made := leaf_tensor(leaf)) is not None}
     arrays = {path for path, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
+    held |= {path: rows for path, (rows, _) in lists.items()}
+    arrays |= {path for path, (_, of_what) in lists.items() if of_what == ARRAYS}
     for name, columns in listed.items():
         held |= {(name, *path): whole for path, (whole, _) in columns.items()}
         arrays |= {(name, *path) for path, (_, of_what) in columns.items() if of_what == ARRAYS}
@@ -55,6 +64,7 @@ def sampled_batch(
     found = [one for places, one in batches if not any(_holds(more, places) for more in acted)]
     likest = max(found, key=lambda one: one.likeness, default=None)
     if likest is not None:
+        likest.parts = with_listed(likest.parts, lists)
         as_listed(likest, names, listed)
     return likest
 
