@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 import gymnasium
@@ -49,6 +49,8 @@ class OwnEnvs:
     def __init__(self, watching: Watching, steps: PlainSteps) -> None:
         self._watching, self._steps = watching, steps
         self._known = dict[int, OwnEnv]()  # by the id of the user's, which each holds
+        self._told = dict[int, tuple[Any, Any]]()  # envs, and what others of their methods showed
+        self._instead = {"reset": self.reset, "step": self.stepped}
         self._opened = set[tuple[type, str]]()
         self._others = set[type]()  # that only look like envs
         self._over = False
@@ -60,13 +62,12 @@ class OwnEnvs:
         if issubclass(kind, _OTHERS):
             return
         for base in kind.__mro__:
-            for name, instead in (("reset", self.reset), ("step", self.stepped)):
-                own = base.__dict__.get(name)
+            for name, own in list(base.__dict__.items()):
                 if not isinstance(own, FunctionType) or (base, name) in self._opened:
                     continue
-                if is_user_file(own.__code__.co_filename):
+                if name[0] != "_" and is_user_file(own.__code__.co_filename):
                     self._opened.add((base, name))
-                    replace(scope, base, name, instead)
+                    replace(scope, base, name, self._instead.get(name, self.told))
 
     def reset(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
         """``env.reset()``."""
@@ -107,21 +108,56 @@ class OwnEnvs:
             inner, seen = self._steps.reset_inside
             self._steps.begins(inner, seen[0] if isinstance(seen, tuple) else seen)
 
+    def told(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
+        """Any other method: what an env shows that begins by itself may be asked for, where it is
+        never reset."""
+        found = original(env, *args, **kwargs)
+        if id(env) not in self._known and not args and not kwargs and self._looks(env):
+            with self._harmless():
+                shown = None if _is_left_alone(env) else shown_by_reset(found)
+                if shown is not None:
+                    self._told[id(env)] = env, shown
+                    self._steps.awaited = True
+        return found
+
     def stepped(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
         """``env.step(action)``."""
         known = self._known.get(id(env)) if self._looks(env) else None
         if known is None:
-            return original(env, *args, **kwargs)
-        note, given = None, [*args, *kwargs.values()]
-        with self._harmless():
-            if len(given) == 1 and (taken := as_shown(given[0])) is not None:
-                taken = taken.item() if taken.ndim == 0 else taken
-                note = self._steps.about_to_step(known, sys._getframe(2), lambda: taken)
+            return self._first(original, env, *args, **kwargs)
+        given = [*args, *kwargs.values()]
+        note = self._about_to_step(known, given, sys._getframe(2))
         with self._watching.inside():
             found = original(env, *args, **kwargs)
         with self._harmless():
             known.one_flag = tells_ends_by_one_flag(found)
             self._gave(known, given, note, step_of(found))
+        return found
+
+    def _about_to_step(self, known: OwnEnv, given: list[Any], frame: FrameType) -> Any:
+        with self._harmless():
+            if len(given) == 1 and (taken := as_shown(given[0])) is not None:
+                taken = taken.item() if taken.ndim == 0 else taken
+                return self._steps.about_to_step(known, frame, lambda: taken)
+        return None
+
+    def _first(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
+        """A step of an env that was not reset: what it showed last, in the form in which this step
+        shows something, is what it began with."""
+        if self._told.get(id(env), (None,))[0] is not env or not self._looks(env, deep=4):
+            return original(env, *args, **kwargs)
+        with self._watching.inside():
+            found = original(env, *args, **kwargs)
+        shown, given = self._told.pop(id(env))[1], [*args, *kwargs.values()]
+        with self._harmless():
+            step = step_of(found)
+            if step is not None and _in_one_form(step[0], shown):
+                self._begins(env, shown)
+            if id(env) in self._known:
+                known = self._known[id(env)]
+                known.one_flag = tells_ends_by_one_flag(found)
+                note = self._about_to_step(known, given, sys._getframe(3))
+                self._gave(known, given, note, step)
         return found
 
     def _gave(self, known: OwnEnv, given: list[Any], note: Any, step: Any) -> None:
@@ -134,11 +170,11 @@ class OwnEnvs:
         if note is not None:
             note(step)
 
-    def _looks(self, env: Any) -> bool:
+    def _looks(self, env: Any, deep: int = 3) -> bool:
         """Whether it is the script that calls, and not another env of its own."""
         if self._over or self._watching.is_inside or not self._watching.looks:
             return False
-        theirs = is_user_file(sys._getframe(3).f_code.co_filename)
+        theirs = is_user_file(sys._getframe(deep).f_code.co_filename)
         return theirs and type(env) not in self._others
 
     @contextmanager
@@ -151,6 +187,15 @@ class OwnEnvs:
 
 def _is_left_alone(env: Any) -> bool:
     return holds_another(env) and wrapped_env(env) is None
+
+
+def _in_one_form(one: Any, other: Any) -> bool:
+    """Whether two things that an env shows have the same names and shapes."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_in_one_form(one[k], other[k]) for k in one)
+    if one is None or isinstance(one, dict) or other is None or isinstance(other, dict):
+        return False
+    return bool(one.shape == other.shape and one.dtype == other.dtype)
 
 
 def _are_same(one: Any, other: Any) -> bool:

@@ -98,6 +98,7 @@ class PlainSteps:
         self._waited = 0  # losses of others
         self._ran = set[int]()  # parts of networks, with gradients, since the last backward
         self._place: Place | None = None  # of the first step
+        self.awaited = False  # the first step of an env that was not reset
         self._done = False
 
     # --- the env ------------------------------------------------------------------------------
@@ -238,7 +239,8 @@ class PlainSteps:
     def called(self, module: nn.Module, _inputs: Any) -> None:
         """A module is about to run: the user's functions that it runs in are followed."""
         self._returns.pause()
-        if module._parameters and self._shown and not self._done and self._watching.looks:
+        begun = self._shown or self.awaited
+        if module._parameters and begun and not self._done and self._watching.looks:
             self._called()
 
     @harmless
