@@ -103,6 +103,7 @@ from rnncheck.checks.value.n_step import bootstraps_early
 from rnncheck.checks.value.own_values import values_of_own_steps
 from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses, of_own_layers
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
+from rnncheck.checks.value.states_in_networks import last_values_from_held_states
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key, as_key, dotted
@@ -148,6 +149,7 @@ def run(evidence: Evidence) -> Judgement:
         raise NotApplicable(PREDICTED)
     if not compared:
         compared = last_values_from_states(evidence) or last_values_from_the_pass(evidence)
+        compared = compared or last_values_from_held_states(evidence)
     if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, _said(evidence, compared))

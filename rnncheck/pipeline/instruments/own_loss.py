@@ -73,10 +73,10 @@ class OwnLoss:
             }
             given |= held | (function.__kwdefaults__ or {})
         beside = (name for name, one in given.items() if _is_of_rows(one, rows, steps))
-        found = self._states_of_rows(rows) if states else iter(())
+        found = self.states_of_rows(rows) if states else iter(())
         return next(beside, "") or next((f"{type(p).__name__}.{name}" for p, name in found), "")
 
-    def _states_of_rows(self, rows: int) -> Iterator[tuple[nn.Module, str]]:
+    def states_of_rows(self, rows: int) -> Iterator[tuple[nn.Module, str]]:
         """The states that its networks hold themselves, with a dimension for the rows."""
         held = (part for _, one in held_modules(self) for part in all_modules(one))
         for part in dict.fromkeys(held) if rows > 1 else ():
@@ -94,7 +94,7 @@ class OwnLoss:
             last_of_all = one.ndim - 2 if one.shape[-2] == len(order) else 0
             return one.index_select(last_of_all, order.to(one.device))
 
-        for part, name in self._states_of_rows(len(order)):
+        for part, name in self.states_of_rows(len(order)):
             value = getattr(part, name)
             several = isinstance(value, (tuple, list))
             setattr(part, name, type(value)(map(turned, value)) if several else turned(value))
