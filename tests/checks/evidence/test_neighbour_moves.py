@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tensordict import TensorDict
 from torch import Tensor
 
 from rnncheck.checks.evidence.neighbour_moves import (
     _in_no_way,
     _in_their_ways,
+    _kinds_of_ends,
     _one_sided,
     _stands_out,
+    _watched,
 )
+from rnncheck.checks.evidence.training_batches import Sample, Steps
+from rnncheck.pipeline.recording.recording import Recording
 
 
 def moves(seed: int, count: int, ways: int, size: int = 12) -> tuple[list[Tensor], Tensor]:
@@ -105,3 +112,37 @@ def test_most_neighbours_of_one_side_stand_out(
     behind: list[bool], ahead: list[bool], told: bool
 ) -> None:
     assert _one_sided(behind, ahead) is told
+
+
+def _sample() -> Sample:
+    """Three rows of three segments; the first one of each row is terminated, the second one cut."""
+    steps = torch.arange(12)
+    flag = (steps % 4 == 0).expand(3, 12)
+    over = (steps % 4 == 3).expand(3, 12).unsqueeze(-1)
+    draw = torch.Generator().manual_seed(5)
+    following = {
+        "reward": torch.randn(3, 12, 1, generator=draw),
+        "done": over.clone(),
+        "terminated": over & (steps < 4).unsqueeze(-1),
+    }
+    rows = TensorDict({"next": TensorDict(following, [3, 12])}, [3, 12])
+    valid = torch.ones(3, 12, dtype=torch.bool)
+    unknown = torch.full((3, 12), -1)
+    collected = Steps(cast(Recording, None))
+    vars(collected)["successor"] = torch.zeros(1, dtype=torch.long)  # of no step that is known
+    return Sample(rows, rows, unknown, valid, False, flag, collected)
+
+
+def test_ends_of_each_kind_are_watched() -> None:
+    """A sum may stop where an episode is terminated, and run on where it is cut: there are three of
+    each kind, and as many of each are looked at."""
+    sample = _sample()
+    terminated, cut = _kinds_of_ends(sample)
+    assert terminated.nonzero().tolist() == [[row, 3] for row in range(3)]
+    assert cut.nonzero().tolist() == [[row, 7] for row in range(3)]
+    for ends, begin in ((terminated, 0), (cut, 4)):
+        watched = list(_watched(sample, ends))
+        assert [one.segment.nonzero()[0].tolist() for one in watched] == [
+            [n, begin] for n in range(3)
+        ]
+        assert [int(one.neighbour.nonzero()[0, 1]) for one in watched] == [begin + 4] * 3
