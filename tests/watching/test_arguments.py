@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
 
@@ -30,6 +32,16 @@ def test_a_name_is_bound_anew_behind_its_assignment() -> None:
     assert given_to(nothing) is None
     assert given_to((batch, 3)) == (batch, 3)
     assert given_to(batch[:]) is UNTOLD  # no variable of the caller's
+
+
+def test_some_numbers_of_an_array_were_given() -> None:
+    """Of arrays and tensors alone, at places that are written there or in variables."""
+    seen, at = np.arange(6.0).reshape(2, 3), 1
+    assert given_to(seen[:, :2]).tolist() == [[0.0, 1.0], [3.0, 4.0]]
+    assert given_to(seen[at]).tolist() == [3.0, 4.0, 5.0]
+    assert given_to(seen[0][[0, -1]]).tolist() == [0.0, 2.0]
+    assert given_to(torch.as_tensor(seen)[0]) is UNTOLD  # of what a call gives
+    assert given_to(seen[seen > 2]) is UNTOLD
 
 
 @pytest.mark.parametrize("by_keyword", [False, True])

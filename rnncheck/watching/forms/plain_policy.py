@@ -250,8 +250,18 @@ class PartShown(gymnasium.ObservationWrapper[Any, Any, Any]):
         return np.asarray(observation).reshape(-1)[self._part]
 
 
-def makers_of(env: Any) -> tuple[Callable[[], Any] | WholeEnv, ...]:
-    """What makes each of the envs side by side. Raises ValueError where that is not known."""
+class AsItShows(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An env that shows something in another ``shape`` than it says, as one in a wrapper of the
+    user's that leaves its space as it was."""
+
+    def __init__(self, env: Any, shape: tuple[int, ...], kind: Any) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, shape, kind)
+
+
+def makers_of(env: Any, shown: Any = None) -> tuple[Callable[[], Any] | WholeEnv, ...]:
+    """What makes each of the envs side by side, of one that has ``shown`` this. Raises ValueError
+    where that is not known."""
     if isinstance(env, tuple):  # stepped by turns
         return tuple(make for one in env for make in makers_of(one))
     if isinstance(env, gymnasium.vector.VectorEnv):
@@ -263,7 +273,10 @@ def makers_of(env: Any) -> tuple[Callable[[], Any] | WholeEnv, ...]:
         env = OwnRows(copy.deepcopy(env))
     if isinstance(env, EnvBase):
         return (WholeEnv(env_like(env)),)
-    kept = copy.deepcopy(env)
+    kept, space = copy.deepcopy(env), getattr(env, "observation_space", None)
+    said = isinstance(space, gymnasium.spaces.Box) and not isinstance(env, OwnEnv)
+    if said and isinstance(shown, np.ndarray) and shown.shape != getattr(space, "shape", None):
+        kept = AsItShows(kept, shown.shape, shown.dtype.type)
     return (partial(copy.deepcopy, kept),)
 
 

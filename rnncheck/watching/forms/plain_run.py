@@ -122,8 +122,8 @@ class PlainRun:
         part = None if columns.width == whole else shown
         try:
             make = PlainEnv(
-                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, way,
-                self._told.floating,
+                makers_of(steps[0].env, steps[0].seen), states, policy.batched, part, before,
+                columns.shown, way, self._told.floating,
             )  # fmt: skip
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"

@@ -11,8 +11,9 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rnncheck.watching.seams.frames import frame_arguments, owner_of
 
@@ -53,7 +54,7 @@ def _first_stores(code: CodeType) -> dict[str, int]:
 
 def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     """What the caller's line hands over as the parameter; ``UNTOLD`` where that is anything but a
-    variable, a constant, an attribute or an item of such, or a tuple of these. ``bound``: the
+    variable, a constant, an attribute or items of such, or a tuple of these. ``bound``: the
     function is called as a method."""
     caller, code = _caller(frame), frame.f_code
     call = None if caller is None else call_at(caller)
@@ -97,9 +98,16 @@ def _value_of(node: ast.expr, caller: FrameType) -> Any:
         return node.value
     if isinstance(node, ast.Name):
         return caller.f_locals.get(node.id, caller.f_globals.get(node.id, UNTOLD))
-    if isinstance(node, ast.Tuple):
-        parts = tuple(_value_of(one, caller) for one in node.elts)
-        return UNTOLD if any(one is UNTOLD for one in parts) else parts
+    if isinstance(node, (ast.Tuple, ast.List)):
+        parts = [_value_of(one, caller) for one in node.elts]
+        told = not any(one is UNTOLD for one in parts)
+        return (tuple(parts) if isinstance(node, ast.Tuple) else parts) if told else UNTOLD
+    if isinstance(node, ast.Slice):
+        ends = [one and _value_of(one, caller) for one in (node.lower, node.upper, node.step)]
+        return UNTOLD if any(one is UNTOLD for one in ends) else slice(*ends)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = _value_of(node.operand, caller)
+        return -number if type(number) is int else UNTOLD
     if isinstance(node, ast.Attribute):
         return _held_by(_value_of(node.value, caller), node.attr)
     if isinstance(node, ast.Subscript):
@@ -115,11 +123,22 @@ def _held_by(owner: Any, name: str) -> Any:
 
 
 def _item_of(held: Any, key: Any) -> Any:
-    """What a plain dict has under a text, a plain list or tuple at a place."""
+    """What a plain dict has under a text, a plain list or tuple at a place, an array or a tensor at
+    places."""
+    if type(held) in (np.ndarray, Tensor) and _are_places(key):
+        return held[key]
     if type(held) is dict and isinstance(key, str):
         return held.get(key, UNTOLD)
     inside = type(held) in (list, tuple) and type(key) is int and -len(held) <= key < len(held)
     return held[key] if inside else UNTOLD
+
+
+def _are_places(key: Any) -> bool:
+    if isinstance(key, slice):
+        return all(one is None or type(one) is int for one in (key.start, key.stop, key.step))
+    if isinstance(key, (tuple, list)):
+        return all(map(_are_places, key))
+    return type(key) is int or key is Ellipsis
 
 
 def _caller(frame: FrameType) -> FrameType | None:
