@@ -292,6 +292,11 @@ class PlainRun:
         if self._called is not None:
             self._called.alone = (self._to_an_end and not self._inside) or self._split
 
+    def by(self, steps: list[PlainStep]) -> PlainRun:
+        """The same steps, by the networks that are trained: those that acted are copies of them."""
+        self._seen.acting = [one for one in self._seen.acting if one is not self._acting]
+        return PlainRun(steps, self.place, self._seen, self._before, drawn=bool(self._random))
+
     def knows_what(self, other: PlainRun) -> None:
         """The rollouts that told of the other tell of this one."""
         self._inside |= other._inside

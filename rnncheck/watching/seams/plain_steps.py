@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from rnncheck.errors import Place, first_line
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.acting_copies import acted_by_trained, copies_of_trained
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, cast_now, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
@@ -424,19 +425,32 @@ class PlainSteps:
             self._stop()
             return
         self._run = run
-        self._trains(run, frame, loss)
+        run = self._trains(run, frame, loss)
         if ahead:  # those of the first update took no step
             seen.weights = taken(seen.modules())
         if not run.from_memory:
             self._next.behind(run.steps)
 
-    def _trains(self, run: PlainRun, frame: FrameType, loss: Any) -> None:
-        run.ran, seen = self._ran, self._watching.seen
-        run.weights = weights_in(loss, ())
-        run.trained(list(their_frames(frame)), self._loop)
+    def _trains(self, run: PlainRun, frame: FrameType, loss: Any) -> PlainRun:
+        seen, weights, stack = self._watching.seen, weights_in(loss, ()), list(their_frames(frame))
+        run.ran, run.weights = self._ran, weights
+        run.trained(stack, self._loop)
+        pairs = copies_of_trained(run.steps[0].call, stack, weights) if run.waits else []
+        if pairs:
+            like = (
+                (id(new), (new, seen.modes[id(old)][1]))
+                for old, new in pairs
+                if id(old) in seen.modes
+            )
+            seen.modes |= dict(like)
+            run = self._run = run.by(acted_by_trained(run.steps, pairs))
+            run.ran, run.weights = self._ran, weights
+            if run.acted():
+                run.trained(stack, self._loop)
         self._waited += 1
         if seen.frozen and seen.losses:
             seen.weights = taken(seen.modules()) | seen.weights
+        return run
 
     def _waits(self) -> bool:
         """Whether a loss of the policy is still to come: one of its critic came before."""
