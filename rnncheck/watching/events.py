@@ -338,6 +338,11 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
         )
     if acting is not None and seen.loss() is None and not raised:
         yield "no call of a loss module was seen: loss and gradients are not judged"
+    if acting is not None and acting.by_a_copy:
+        yield (
+            f"{acting.place}: who acts is a copy of the network that is trained, and has its weights"
+            " so far: whether it is given them again is not judged"
+        )
     if acting is not None and acting.collector is not None and not acting.further:
         yield (
             f"{acting.place}: the collector was not asked for further batches: what it carries from"

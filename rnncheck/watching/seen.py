@@ -82,6 +82,7 @@ class Acting:
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
     ends_by: EndsBy = EndsBy.ANY  # what its episodes were seen to end by
+    by_a_copy: bool = False  # of what is trained, such as its target network
     shows_starts: bool = False  # its env may show at an end what the next episode begins with
 
 

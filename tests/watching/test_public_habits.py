@@ -9,6 +9,7 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import OTHERS, judged, run, written
+from tests.watching.scripts import failed as failed_in
 from tests.watching.scripts import judged_other as judged_file
 
 Change = tuple[str, str]
@@ -38,6 +39,8 @@ KEPT_STATE = (
      "memory, epsilon, steps, hidden = Memory(100), 1.0, 0, None"),
 )  # fmt: skip
 OF_THE_STEP = ("target_net(whole)[0][:, 1:]", "target_net(whole)[0][:, :-1]")
+
+TARGET_ACTS = ("get_action(state, online_net, epsilon", "get_action(state, target_net, epsilon")
 
 OWN_VECTOR = '''
 import gymnasium as gym
@@ -230,6 +233,18 @@ def test_a_batch_of_lists_of_rows(
     """In a wrapper of an older gym's, which leaves the space as it was."""
     found = judged_file(rnncheck, tmp_path, "listed_rows", codes, *change)
     assert found == (ExitCode.FAILED if failed else ExitCode.VERIFIED, failed)
+
+
+def test_a_target_network_acts(rnncheck: Any, tmp_path: Path) -> None:
+    """It has the weights of the one that is trained until that is stepped, and is judged by it."""
+    text = (OTHERS / "listed_rows.py").read_text()
+    path = written(tmp_path, text, TARGET_ACTS)
+    code, told, _ = run(rnncheck, "--select", "CL403,EQ201,LS701,VL604", path)
+    assert (code, failed_in(told)) == (ExitCode.VERIFIED, [])
+    assert "who acts is a copy of the network that is trained" in str(told)
+    path = written(tmp_path, text, TARGET_ACTS, OF_THE_STEP)
+    code, told, _ = run(rnncheck, "--select", "VL604", path)
+    assert (code, failed_in(told)) == (ExitCode.FAILED, ["VL604"])
 
 
 @pytest.mark.parametrize(
