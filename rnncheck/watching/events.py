@@ -340,8 +340,8 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
         yield "no call of a loss module was seen: loss and gradients are not judged"
     if acting is not None and acting.by_a_copy:
         yield (
-            f"{acting.place}: who acts is a copy of the network that is trained, and has its weights"
-            " so far: whether it is given them again is not judged"
+            f"{acting.place}: who acts is a copy of the network that is trained, with the same"
+            " weights so far: whether it is given them again is not judged"
         )
     if acting is not None and acting.collector is not None and not acting.further:
         yield (
