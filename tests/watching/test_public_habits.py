@@ -186,6 +186,10 @@ for episode in range(16):
     loss.backward()
     optim.step()
 """
+EMPTY_ARRAY = (
+    ("optim = torch.optim", "nothing = np.zeros((0, 3))\noptim = torch.optim"),
+    ("    loss = gain.square()", "    loss = float(nothing.sum()) + gain.square()"),
+)
 OF_THE_ACTION = (
     "before = torch.FloatTensor(np.array(lasts))",
     "before = torch.FloatTensor(np.array(acts))",
@@ -266,6 +270,7 @@ def test_lines_that_act_around_an_env_that_steps_another(
     ("change", "failed"),
     [
         pytest.param((), [], id="healthy"),
+        pytest.param(EMPTY_ARRAY, [], id="an empty array beside"),
         pytest.param((OF_THE_ACTION,), ["EQ201"], id="the action of the step itself"),
     ],
 )

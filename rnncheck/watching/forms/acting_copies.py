@@ -4,7 +4,7 @@ the same weights, and stands for the copy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType, MethodType
 from typing import Any
@@ -55,6 +55,22 @@ def _is_trained_copy(other: nn.Module, one: nn.Module, weights: set[int]) -> boo
 
 def _still(weights: Iterable[nn.Parameter]) -> set[int]:
     return {id(weight) for weight in weights if not weight.requires_grad}
+
+
+def modes_as_acted(
+    modes: Mapping[int, tuple[nn.Module, bool]], pairs: Pairs
+) -> dict[int, tuple[nn.Module, bool]]:
+    """By id, the modes of the copies' parts while these acted, for those in their place."""
+    both = (
+        (part, dict(new.named_modules()).get(path))
+        for old, new in pairs
+        for path, part in old.named_modules()
+    )
+    return {
+        id(new): (new, modes[id(old)][1])
+        for old, new in both
+        if new is not None and id(old) in modes
+    }
 
 
 def acted_by_trained(steps: Sequence[PlainStep], pairs: Pairs) -> list[PlainStep]:

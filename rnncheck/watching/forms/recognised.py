@@ -124,6 +124,8 @@ def storages_in(
     def looks(path: Path, value: Any) -> bool:
         if path in lists or (isinstance(value, np.ndarray) and value.dtype == object):
             return True  # or of things of any form
+        if isinstance(value, (Tensor, np.ndarray)) and 0 in value.shape:
+            return True
         if are_weights(value, networks):
             return True
         if _of_every_step(value, batch):

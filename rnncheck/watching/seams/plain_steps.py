@@ -19,7 +19,11 @@ from torch import Tensor, nn
 from rnncheck.errors import Place, first_line
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.acting_copies import acted_by_trained, copies_of_trained
+from rnncheck.watching.forms.acting_copies import (
+    acted_by_trained,
+    copies_of_trained,
+    modes_as_acted,
+)
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, cast_now, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
@@ -425,9 +429,11 @@ class PlainSteps:
             self._stop()
             return
         self._run = run
-        run = self._trains(run, frame, loss)
-        if ahead:  # those of the first update took no step
-            seen.weights = taken(seen.modules())
+        try:
+            run = self._trains(run, frame, loss)
+        finally:  # what trains may be told or not
+            if ahead:  # those of the first update took no step
+                seen.weights = taken(seen.modules())
         if not run.from_memory:
             self._next.behind(run.steps)
 
@@ -437,12 +443,7 @@ class PlainSteps:
         run.trained(stack, self._loop)
         pairs = copies_of_trained(run.steps[0].call, stack, weights) if run.waits else []
         if pairs:
-            like = (
-                (id(new), (new, seen.modes[id(old)][1]))
-                for old, new in pairs
-                if id(old) in seen.modes
-            )
-            seen.modes |= dict(like)
+            seen.modes |= modes_as_acted(seen.modes, pairs)
             run = self._run = run.by(acted_by_trained(run.steps, pairs))
             run.ran, run.weights = self._ran, weights
             if run.acted():
