@@ -42,6 +42,11 @@ OF_THE_STEP = ("target_net(whole)[0][:, 1:]", "target_net(whole)[0][:, :-1]")
 
 TARGET_ACTS = ("get_action(state, online_net, epsilon", "get_action(state, target_net, epsilon")
 
+PAID_BY_PLACE = ("return obs[[0, 2]], reward,", "return obs[[0, 2]], float(abs(obs[0]) + obs[1]),")
+WHOLE = "        whole = torch.cat([states"
+NORMALISED = f"        rewards = (rewards - rewards.mean(0)) / (rewards.std(0) + 1e-6)\n{WHOLE}"
+LESS_ANOTHERS = f"        rewards = rewards - rewards.roll(1, 0)\n{WHOLE}"
+
 OWN_VECTOR = '''
 import gymnasium as gym
 import torch
@@ -236,6 +241,22 @@ def test_a_batch_of_lists_of_rows(
 ) -> None:
     """In a wrapper of an older gym's, which leaves the space as it was."""
     found = judged_file(rnncheck, tmp_path, "listed_rows", codes, *change)
+    assert found == (ExitCode.FAILED if failed else ExitCode.VERIFIED, failed)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "failed"),
+    [
+        pytest.param(NORMALISED, [], id="normalised over the rows"),
+        pytest.param(LESS_ANOTHERS, ["LS701"], id="those of another row"),
+    ],
+)
+def test_rewards_that_rows_share_step_by_step(
+    rnncheck: Any, tmp_path: Path, rewards: str, failed: list[str]
+) -> None:
+    """Each step's are less their mean, over their deviation: nothing runs on to a next step."""
+    changes = PAID_BY_PLACE, (WHOLE, rewards)
+    found = judged_file(rnncheck, tmp_path, "listed_rows", "LS701", *changes)
     assert found == (ExitCode.FAILED if failed else ExitCode.VERIFIED, failed)
 
 

@@ -192,22 +192,26 @@ def _directed(
         off |= _richer_one_way(coupled, way, [name for name in open_ if name not in off])
     off |= moving.keys() - asked.keys()
     off &= _crossing(coupled, way) if off else off
-    return off - _at_their_steps(coupled, way, off) if way.name == ROWS else off
+    return off - _at_their_steps(coupled, off) if way.name == ROWS else off
 
 
-def _at_their_steps(coupled: Coupled, way: _Way, names: set[str]) -> set[str]:
-    """What rows move in each other at the very steps that change, both ways and without any memory,
-    as rewards do that are normalised over the rows of each step: nothing runs on to a next one."""
-    left, twin = set(names), without_memory(coupled.elements)
-    odd = torch.arange(coupled.sample.valid.shape[1]) % 2 == 1
-    for touched, watch in (way.halves, way.halves[::-1]) if left else ():
-        there = set[str]()
+def _at_their_steps(coupled: Coupled, names: set[str]) -> set[str]:
+    """What one row moves in most others at the very steps that change, and without any memory, as
+    rewards do that are normalised over the rows of each step: nothing runs on to a next one."""
+    left, twin, valid = set(names), without_memory(coupled.elements), coupled.sample.valid
+    odd, most = torch.arange(valid.shape[1]) % 2 == 1, len(valid) // 2
+    counts = dict[str, list[int]]()
+    for row in (0, len(valid) - 1) if left else ():
+        touched, rows = torch.zeros_like(valid), dict[str, Tensor]()
+        touched[row] = True
         for steps in (odd, ~odd):
-            moved = _steps_moved(coupled, twin, touched & steps, watch)
-            there |= {name for name, one in moved.items() if bool((one & steps).any())}
+            moved = _steps_moved(coupled, twin, touched & steps, ~touched)
             left -= {name for name, one in moved.items() if bool((one & ~steps).any())}
-        left &= there
-    return left
+            rows |= {name: rows.get(name, False) | one.any(1) for name, one in moved.items()}
+        for name, one in rows.items():
+            counts.setdefault(name, []).append(int(one.sum()))
+    told = {name: [n for n in found if n] for name, found in counts.items()}
+    return {name for name in left if told.get(name) and min(told[name]) >= most}
 
 
 def _steps_moved(
