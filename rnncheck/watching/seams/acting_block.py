@@ -51,11 +51,13 @@ class ActingBlock:
     entries: Mapping[str, frozenset[str]]  # of variables that are read by some of theirs alone
     drawn: frozenset[str]  # what each env's action is made of where they are stepped by turns
     rows: RowsRead  # variables that are one step of an array
+    order: Mapping[str, int]  # in which the variables come first: states of a cell come in theirs
 
     def values(self, seen: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
         """What the variables are, as far as they are there."""
-        found = {name: seen[name] for name in names if name in seen}
-        for name in names & self.held.keys():
+        names_first = sorted(names, key=lambda name: (self.order.get(name, 0), name))
+        found = {name: seen[name] for name in names_first if name in seen}
+        for name in (name for name in names_first if name in self.held):
             owner, attribute = self.held[name]
             holder = named_in(seen, owner)
             if hasattr(holder, attribute):
@@ -109,7 +111,18 @@ def acting_block(
         entries_read(lines[: len(lines) - len(taken)]),
         frozenset(_made_of(call, tree.body) & stores if by_turns else ()),
         rows,
+        _first_mentions(made),
     )
+
+
+def _first_mentions(lines: list[ast.stmt]) -> dict[str, int]:
+    """By name, which of the places where variables are mentioned is its first."""
+    nodes = (node for one in lines for node in ast.walk(one) if isinstance(node, ast.Name))
+    places = sorted((getattr(n, "lineno", 0), getattr(n, "col_offset", 0), n.id) for n in nodes)
+    found = dict[str, int]()
+    for number, (_, _, name) in enumerate(places):
+        found.setdefault(name, number)
+    return found
 
 
 def _held_by(frame: FrameType, owner: str, attribute: str) -> Any:
