@@ -7,6 +7,7 @@ their order. A state or a sum of rewards that runs on reaches its neighbours, in
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ NO_MOVE, CLEAR_MOVE = 1e-3, 1e-2
 # Where minibatches are drawn, each has a statistic of its own, and what runs on comes behind these.
 # Measured on two such losses, three minibatches each: 1e-4 of statistics, 8e-3 of what runs on.
 SEVERAL, FINER = 2 * MOVES, 0.3
+_TRIED = 6  # changes of a row whose steps others may be held against
 FEW = 0.2  # share of the steps: a statistic of the batch changes more of them than borders have
 
 # Of a row that moves no other. Measured on gradients of critics' losses in float32: behind a mean
@@ -196,31 +198,29 @@ def _directed(
 
 
 def _at_their_steps(coupled: Coupled, names: set[str]) -> set[str]:
-    """What one row moves in most others at the very steps that change, and without any memory, as
-    rewards do that are normalised over the rows of each step: nothing runs on to a next one."""
-    left, twin, valid = set(names), without_memory(coupled.elements), coupled.sample.valid
-    odd, most = torch.arange(valid.shape[1]) % 2 == 1, len(valid) // 2
-    counts = dict[str, list[int]]()
+    """What the first row and the last one each move in most others, at the very steps that change
+    and without any memory, as rewards do that are normalised over the rows of each step: nothing
+    runs on to a next one. Of two rows such numbers may stay what they are, so that several changes
+    are tried."""
+    valid = coupled.sample.valid
+    odd, most, left = torch.arange(valid.shape[1]) % 2 == 1, len(valid) // 2, set(names)
     for row in (0, len(valid) - 1) if left else ():
         touched, rows = torch.zeros_like(valid), dict[str, Tensor]()
         touched[row] = True
-        for steps in (odd, ~odd):
-            moved = _steps_moved(coupled, twin, touched & steps, ~touched)
+        for steps, seed in itertools.product((odd, ~odd), range(_TRIED)):
+            moved = _steps_moved(coupled, touched & steps, ~touched, seed)
             left -= {name for name, one in moved.items() if bool((one & ~steps).any())}
             rows |= {name: rows.get(name, False) | one.any(1) for name, one in moved.items()}
-        for name, one in rows.items():
-            counts.setdefault(name, []).append(int(one.sum()))
-    told = {name: [n for n in found if n] for name, found in counts.items()}
-    return {name for name in left if told.get(name) and min(told[name]) >= most}
+        left &= {name for name, one in rows.items() if int(one.sum()) >= most}
+    return left
 
 
-def _steps_moved(
-    coupled: Coupled, elements: Elements, touched: Tensor, watch: Tensor
-) -> dict[str, Tensor]:
-    """By name which of the watched steps move with the touched ones."""
-    sample = coupled.sample
-    base = elements(sample, sample.td)
-    after = elements(sample, changed_batch(sample, touched & sample.valid, coupled.keys))
+def _steps_moved(coupled: Coupled, touched: Tensor, watch: Tensor, seed: int) -> dict[str, Tensor]:
+    """By name which of the watched steps move with the touched ones, in the memoryless twin."""
+    sample, twin = coupled.sample, without_memory(coupled.elements)
+    base = twin(sample, sample.td)
+    td = changed_batch(sample, touched & sample.valid, coupled.keys, seed=300 + seed)
+    after = twin(sample, td)
     return {
         name: (_steps(gap(after[name], old)) > SUM_ROUNDING * _scale(old)) & watch & sample.valid
         for name, old in base.items()
