@@ -195,6 +195,26 @@ EMPTY_ARRAY = (
     ("optim = torch.optim", "nothing = np.zeros((0, 3))\noptim = torch.optim"),
     ("    loss = gain.square()", "    loss = float(nothing.sum()) + gain.square()"),
 )
+# An object that looks like an env by its methods, and acts.
+LEARNER = (
+    (
+        "torch.manual_seed(0)\n",
+        "class Learner:\n"
+        "    def __init__(self, net):\n"
+        "        self.net = net\n\n"
+        "    def reset(self):\n"
+        "        pass\n\n"
+        "    def step(self):\n"
+        "        optim.step()\n\n"
+        "    def act(self, x, last, h):\n"
+        "        x, last = np.asarray(x, np.float32), np.asarray(last, np.float32)\n"
+        "        return self.net.act(x, last, h)\n\n\n"
+        "torch.manual_seed(0)\n",
+    ),
+    ("env.action_space.seed(3)\n", "env.action_space.seed(3)\nlearner = Learner(agent)\n"),
+    ("action, h = agent.act(", "action, h = learner.act("),
+    ("loss.backward()\n    optim.step()", "loss.backward()\n    learner.step()"),
+)
 OF_THE_ACTION = (
     "before = torch.FloatTensor(np.array(lasts))",
     "before = torch.FloatTensor(np.array(acts))",
@@ -292,6 +312,7 @@ def test_lines_that_act_around_an_env_that_steps_another(
     [
         pytest.param((), [], id="healthy"),
         pytest.param(EMPTY_ARRAY, [], id="an empty array beside"),
+        pytest.param(LEARNER, [], id="by an object with reset and step"),
         pytest.param((OF_THE_ACTION,), ["EQ201"], id="the action of the step itself"),
     ],
 )

@@ -3,6 +3,7 @@ library's: it has ``reset`` and ``step``, and that is all that is known of it.""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -65,7 +66,8 @@ class OwnEnvs:
             for name, own in list(base.__dict__.items()):
                 if not isinstance(own, FunctionType) or (base, name) in self._opened:
                     continue
-                if name[0] != "_" and is_user_file(own.__code__.co_filename):
+                asked = name in self._instead or (name[0] != "_" and _takes_nothing(own))
+                if asked and is_user_file(own.__code__.co_filename):
                     self._opened.add((base, name))
                     replace(scope, base, name, self._instead.get(name, self.told))
 
@@ -183,6 +185,13 @@ class OwnEnvs:
             yield
         except Exception:  # what a script's env gives may be anything
             self._over = True
+
+
+def _takes_nothing(method: FunctionType) -> bool:
+    """Whether it gets its object alone: one that acts or learns is no way of showing something."""
+    code = method.__code__
+    several = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    return code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_flags & several
 
 
 def _is_left_alone(env: Any) -> bool:
