@@ -80,6 +80,7 @@ class Pipeline:
     targets: dict[str, str | None] = field(default_factory=dict)
     apart: bool = False  # what acts was given nothing of what the optimisers step
     untrained: int = 0  # where that stays so: the updates that were made
+    left: str | None = None  # where what acts may be given them later, empty where no line may
     anew: bool = False  # every batch began with a reset of all envs
     counted: frozenset[str] = frozenset()  # buffers that moved while it acted
     forgets: str = ""  # what acts by recurrent layers that begin from zeros at every step

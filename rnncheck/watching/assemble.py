@@ -96,6 +96,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         disturbed=acting.disturbed,
         apart=acting.apart,
         untrained=acting.untrained,
+        left=acting.left,
         anew=acting.anew,
         never_reset=acting.never_reset,
         forgets=acting.forgets,

@@ -338,10 +338,10 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
         )
     if acting is not None and seen.loss() is None and not raised:
         yield "no call of a loss module was seen: loss and gradients are not judged"
-    if acting is not None and acting.by_a_copy:
+    if acting is not None and acting.copies and acting.left:
         yield (
-            f"{acting.place}: who acts is a copy of the network that is trained, with the same"
-            " weights so far: whether it is given them again is not judged"
+            f"{acting.place}: who acts is a copy of the network that is trained, with its first"
+            f" weights so far: {acting.left} may give it others later, which is not judged"
         )
     if acting is not None and acting.collector is not None and not acting.further:
         yield (

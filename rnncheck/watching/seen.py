@@ -82,7 +82,12 @@ class Acting:
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
     ends_by: EndsBy = EndsBy.ANY  # what its episodes were seen to end by
-    by_a_copy: bool = False  # of what is trained, such as its target network
+    # Networks that acted, in whose place those that are trained are judged, as these had the same
+    # weights: a target network, a copy for acting.
+    copies: list[nn.Module] = field(default_factory=list)
+    # Of these, or of a policy that is ``apart``: where the script may give it weights again, empty
+    # where it may not; None where it did, or that was not asked.
+    left: str | None = None
     shows_starts: bool = False  # its env may show at an end what the next episode begins with
 
 

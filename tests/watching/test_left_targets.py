@@ -1,5 +1,5 @@
-"""Networks that targets are made with and that nothing updates: found in scripts, and left alone
-where a line that was not reached may update them, or where they are no targets."""
+"""Networks that targets are made with, and copies that act, that nothing updates: found in scripts,
+and left alone where a line that was not reached may update them, or where they are no targets."""
 
 from __future__ import annotations
 
@@ -31,13 +31,29 @@ PAIRS = "for t, s in zip(self.q_target.parameters(), self.q.parameters()):\n    
 NEVER_STEPPED = ("        updater.step()\n", "")
 NOW_AND_THEN = ("        updater.step()\n", "        if i > 10**6:\n            updater.step()\n")
 
+LOADS = "acting.load_state_dict(online_net.state_dict())"
+COPY_ACTS = (
+    ("    optimizer =", f"    acting = DRQN(2, 2)\n    {LOADS}\n    optimizer ="),
+    ("get_action(state, online_net", "get_action(state, acting"),
+)
+COPY_COLLECTS = (
+    ("import torch\n", "import copy\n\nimport torch\n"),
+    ("make_env(memory), actor,", "make_env(memory), copy.deepcopy(actor),"),
+)
+UPDATED = "                if steps % update_target == 0:\n"
+LATER = f"                if steps > 10**6:\n                    {LOADS}\n{UPDATED}"
+STEPPED = "        optim.step()\n"
+SENT = "        if batch.numel() > 10**6:\n            collector.update_policy_weights_()\n"
 
-def outcome(rnncheck: Any, folder: Path, path: Path, *changes: Change) -> tuple[str, str]:
-    """What GR807 says of the script with these changes, and why."""
+
+def outcome(
+    rnncheck: Any, folder: Path, path: Path, *changes: Change, rule: str = "GR807"
+) -> tuple[str, str]:
+    """What the rule says of the script with these changes, and why."""
     script = written(folder, path.read_text(), *changes)
-    _, told, _ = run(rnncheck, "--select", "GR807", script)
-    check = next(one for one in told["checks"] if one["code"] == "GR807")
-    return check["outcome"], check["reason"]
+    _, told, _ = run(rnncheck, "--select", rule, script)
+    check = next(one for one in told["checks"] if one["code"] == rule)
+    return check["outcome"], f"{check['reason']} {told['notices']}"
 
 
 @pytest.mark.parametrize(
@@ -115,3 +131,45 @@ def test_what_is_updated_or_may_be_is_left_alone(
     told, why = outcome(rnncheck, tmp_path, path, *changes)
     assert told != "failed"
     assert said in (told if said == "passed" else why)
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "told", "said"),
+    [
+        pytest.param(OTHERS / "listed_rows.py", COPY_ACTS, "failed", "", id="never"),
+        pytest.param(
+            OTHERS / "listed_rows.py",
+            (*COPY_ACTS, (UPDATED, f"                {LOADS}\n{UPDATED}")),
+            "passed",
+            "",
+            id="at each update",
+        ),
+        pytest.param(
+            OTHERS / "listed_rows.py",
+            (
+                *COPY_ACTS,
+                (UPDATED, f"                if steps > 10**6:\n{24 * ' '}{LOADS}\n{UPDATED}"),
+            ),
+            "passed",
+            "may give it others later",
+            id="later on",
+        ),
+        pytest.param(
+            SCRIPTS / "own_actor_critic.py", COPY_COLLECTS, "failed", "", id="a collector's, never"
+        ),
+        pytest.param(
+            SCRIPTS / "own_actor_critic.py",
+            (*COPY_COLLECTS, (STEPPED, STEPPED + SENT)),
+            "could-not-look",
+            "was given none of its weights",
+            id="a collector's, later on",
+        ),
+    ],
+)
+def test_a_copy_acts(
+    rnncheck: Any, tmp_path: Path, path: Path, changes: tuple[Change, ...], told: str, said: str
+) -> None:
+    """Which the script gives weights, may give some, or gives none."""
+    found, why = outcome(rnncheck, tmp_path, path, *changes, rule="GR806")
+    assert found == told
+    assert said in why

@@ -4,7 +4,8 @@ Checks
     The parameters of every recurrent module that get a gradient through the loss. Each must be in a
     parameter group of one of the optimisers that the script has made by the end of the watch, or
     that a training step of your own in a spec steps. Where what acts is another object than what is
-    trained, it must have been given weights by then.
+    trained, it must have been given weights by then; of a copy of it, in a script whose lines give
+    it none and may give it none later, that is a finding.
 
 Why it matters
     What no optimiser has stays as it was initialised, however good its gradient: the rest learns
@@ -58,6 +59,8 @@ def run(evidence: Evidence) -> Judgement:
     if not trained:
         raise NotApplicable("no recurrent parameter gets a gradient")
     left = [name for name in trained if any(ends_with(name, one) for one in unstepped)]
+    if not left and evidence.pipeline.left == "":
+        return Judgement((_never_given(),), len(trained), "")
     if not left and evidence.pipeline.apart:
         raise CouldNotLook(_apart(evidence.pipeline.untrained))
     findings = (_observed(left, len(trained)),) if left else ()
@@ -75,6 +78,25 @@ def _apart(updates: int) -> str:
         f"{said} weights in {counted(updates, 'update')} up to the end of the script: write them"
         " into it (update_policy_weights_, load_state_dict), or train on where that is done now"
         " and then"
+    )
+
+
+def _never_given() -> Observation:
+    return Observation(
+        message=(
+            "what acts is a copy of the network that is trained, and keeps its first weights: no"
+            " update that was seen gave it others, and no line of the script may"
+        ),
+        quantity="copies that act and are never given what was learned",
+        measured=1.0,
+        bound=0.0,
+        bound_formula="what acts is given what was learned",
+        cause="the trained weights are never loaded into the copy that acts",
+        fix=(
+            "acting.load_state_dict(trained.state_dict()) every so many updates, or let the trained"
+            " network itself act; of a collector, collector.update_policy_weights_()"
+        ),
+        source=Stage.COLLECT,
     )
 
 

@@ -71,6 +71,7 @@ class CollectStage:
             pipeline.targets = self._spec._made.targets
             pipeline.apart = self._spec._made.apart
             pipeline.untrained = self._spec._made.untrained
+            pipeline.left = self._spec._made.left
             pipeline.anew = self._spec._made.anew
             pipeline.never_reset = self._spec._made.never_reset
             pipeline.forgets = self._spec._made.forgets

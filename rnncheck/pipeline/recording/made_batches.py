@@ -34,7 +34,8 @@ class MadeBatches:
     ``joins`` ``[rows]`` are states that a later batch was to go on with, and those that it was
     ``given``. ``disturbed`` is where the script played its collector's env between two batches.
     ``apart``: no optimiser has the weights that act, and they were given nothing of what is
-    stepped. ``untrained``: so many updates long, up to the script's end.
+    stepped. ``untrained``: so many updates long, up to the script's end. ``left``: where the script
+    may give them to what acts, empty where no line may; None where it did, or nobody asked.
     ``anew``: every batch began with a reset of all envs.
     ``never_reset``: the script puts its state back by itself, and no episode began behind another.
     ``forgets`` is what acts by recurrent layers that begin from zeros at every step.
@@ -63,6 +64,7 @@ class MadeBatches:
     targets: dict[str, str | None] = field(default_factory=dict)
     apart: bool = False
     untrained: int = 0
+    left: str | None = None
     anew: bool = False
     never_reset: bool = False
     forgets: str = ""

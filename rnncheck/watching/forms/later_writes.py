@@ -29,6 +29,8 @@ _IN_PLACE = (
     *("update_", "apply_"),
 )
 _OF_MANY = ("_foreach_", "vector_to_parameters", "soft_update", "polyak")  # in functions' names
+_THROUGH = ("enumerate", "iter", "next", "zip", "len", "tqdm", "isinstance", "print", "hasattr")
+_OF_COLLECTORS = ("shutdown", "set_seed", "reset", "total_frames", "frames_per_batch", "next")
 _OWN = ("torch", "torchrl", "tensordict", "gymnasium", "gym", "numpy", "rnncheck", "__main__")
 
 Line = tuple[str, int]
@@ -45,11 +47,15 @@ class LaterWrites:
         self._imports, self._handed = dict(_imported(sources)), WeightsHanded(sources, held)
         self._holds = dict[int, bool]()  # by the id of an object, of the weights that are asked for
 
-    def first(self, weights: set[int]) -> Line | None:
+    def first(self, weights: set[int], collector: Any = None) -> Line | None:
         """File and line of the first place that may write them again and again; None where there
-        is none. Line 0 where something may that no line shows."""
+        is none. Line 0 where something may that no line shows. A ``collector`` may hold them, and
+        be told to take others."""
         self._holds.clear()
-        if not any(self._has(one, weights) for one in self._held.networks()):
+        if collector is not None and (found := self._by(collector)) is not None:
+            return found
+        named = any(self._has(one, weights) for one in self._held.networks())
+        if collector is None and not named:
             return "", 0
         for one in self._updaters:
             holds = has_weights(one.loss_module, weights)
@@ -58,6 +64,20 @@ class LaterWrites:
         for node in self._sources.nodes:
             if self._may(node, weights) and self._sources.is_repeated(node):
                 return node.scope.path, getattr(node.at, "lineno", 0)
+        return None
+
+    def _by(self, collector: Any) -> Line | None:
+        """The first place that has the collector for more than its batches."""
+        names = self._held.names_of(collector)
+        if not names:
+            return "", 0
+        for node in self._sources.nodes:
+            for child in ast.iter_child_nodes(node.at):
+                read = isinstance(child, ast.Name | ast.Attribute) and name_of(child) in names
+                if not read or not isinstance(getattr(child, "ctx", None), ast.Load):
+                    continue
+                if not _collects_alone(node.at, child) and not self._sources.is_dead(node.scope):
+                    return node.scope.path, getattr(child, "lineno", 0)
         return None
 
     def _of_updater(self, updater: TargetNetUpdater) -> Line | None:
@@ -172,6 +192,15 @@ def _is_foreign_package(name: str) -> bool:
     module = sys.modules.get(name)
     places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     return not any(is_user_file(one) for one in places if one)
+
+
+def _collects_alone(at: ast.AST, child: ast.AST) -> bool:
+    """Whether a collector is asked for batches there, or told nothing of a policy."""
+    if isinstance(at, ast.For | ast.comprehension):
+        return at.iter is child
+    if isinstance(at, ast.Call):
+        return at.func is not child and name_of(at.func) in _THROUGH
+    return isinstance(at, ast.Attribute) and at.attr in _OF_COLLECTORS
 
 
 def _owner(at: ast.AST) -> ast.AST:

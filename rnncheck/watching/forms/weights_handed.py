@@ -102,6 +102,8 @@ class WeightsHanded:
         if name in _LOOKS:
             return False
         functions = self._named.get(name, [])
+        if isinstance(call.func, ast.Name):  # no method is called so
+            functions = [o for o in functions if not isinstance(self._parent_of(o), ast.ClassDef)]
         if not functions or deep >= _DEEPEST:
             return True
         return any(self._takes_out(one, call, at, deep + 1) for one in functions)

@@ -206,6 +206,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.openings = made.get("openings", [])  # of files that are older there are none
     acting.joins, acting.disturbed = made.get("joins", []), made.get("disturbed", "")
     acting.apart, acting.untrained = made.get("apart", False), made.get("untrained", 0)
+    acting.left = made.get("left")
     acting.anew = made.get("anew", False)
     acting.never_reset = made.get("never_reset", False)
     acting.forgets, acting.counted = made.get("forgets", ""), made.get("counted", [])

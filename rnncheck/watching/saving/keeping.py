@@ -171,6 +171,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "joins": [_tensors(one) for one in acting.joins],
         "disturbed": acting.disturbed,
         "apart": acting.apart,
+        "left": acting.left,
         "untrained": acting.untrained,
         "anew": acting.anew,
         "never_reset": acting.never_reset,

@@ -1,13 +1,14 @@
-"""Networks that targets are made with, whose weights nothing has written since the first update:
-whether any line of the script still may."""
+"""Networks that targets are made with, and copies that act, whose weights nothing has written since
+the first update: whether any line of the script still may."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,9 @@ class LeftTargets:
         self._before: Weights = {}
         self._copies = set[int]()  # weights of networks that were as those of another one
         self._known, self._told = 0, False
+        self._left: str | None = None  # of copies that act
         watching.at_an_update.append(self._note)
+        watching.at_an_update.append(self._look)
         watching.at_comparing.append(self._compare)
 
     def _note(self) -> None:
@@ -53,6 +56,7 @@ class LeftTargets:
         self._known = len(seen)
         with suppress(Exception):  # what a script holds may be anything
             networks = [one for called in seen for one in _networks(called)]
+            networks += _of_who_acts(self._seen)
             now = taken((), (weight for one in networks for weight in one.weights))
             self._before = now | self._before
             self._copies |= _copies(networks, self._seen.weights)
@@ -61,31 +65,54 @@ class LeftTargets:
         if self._told:
             return
         self._told = True  # while its frames are on the stack, if they ever are
+        writes = functools.cache(_later_writes)
         with suppress(Exception):  # what a script holds may be anything
-            found = [(one, targets_of(self._seen, one)) for one in self._seen.judged_losses()]
-            if any(targets for _, targets in found):
-                self._tell(found)
+            for called in self._seen.judged_losses():
+                self._tell(called, writes)
+        with suppress(Exception):
+            acting, weights = self._seen.actor(), self._copied_that_act()
+            if acting is not None and all(is_equal(o, self._before[id(o)][1]) for o in weights):
+                acting.left = self._left if weights else None
 
-    def _tell(self, found: list[tuple[Called, dict[str, list[Tensor]]]]) -> None:
-        writes: LaterWrites | str | None = None
-        for called, targets in found:
-            for name, weights in targets.items():
-                known = self._before.keys() & self._copies
-                if any(id(one) not in known for one in weights):
-                    continue
-                if any(not is_equal(one, self._before[id(one)][1]) for one in weights):
-                    called.targets[name] = None
-                    continue
-                called.targets[name] = UNREAD  # until it is told, which may raise
-                writes = writes or _later_writes()
-                called.targets[name] = _said(writes, weights)
+    def _tell(self, called: Called, writes: Callable[[], LaterWrites | str]) -> None:
+        for name, weights in targets_of(self._seen, called).items():
+            known = self._before.keys() & self._copies
+            if any(id(one) not in known for one in weights):
+                continue
+            if any(not is_equal(one, self._before[id(one)][1]) for one in weights):
+                called.targets[name] = None
+                continue
+            called.targets[name] = UNREAD  # until it is told, which may raise
+            called.targets[name] = _said(writes(), weights)
+
+    def _look(self) -> None:
+        """At the second update: a script that trains on to its end may have left its frames by the
+        time at which weights are compared."""
+        if self._left is not None or not self._seen.updates:
+            return
+        with suppress(Exception):  # what a script holds may be anything
+            acting, weights = self._seen.actor(), self._copied_that_act()
+            if acting is not None and weights:
+                self._left = UNREAD  # until it is told, which may raise
+                self._left = _said(_later_writes(), weights, acting.collector)
+
+    def _copied_that_act(self) -> list[Tensor]:
+        """The weights of who acts, where that is no part of what is trained, and began as a copy of
+        it."""
+        held = (weight for one in _of_who_acts(self._seen) for weight in one.weights)
+        weights = {id(weight): weight for weight in held}
+        known = self._before.keys() & self._copies
+        apart = not weights.keys() & self._seen.stepped and weights.keys() <= known
+        return list(weights.values()) if apart else []
 
 
-def _said(writes: LaterWrites | str, weights: list[Tensor]) -> str:
-    """Where the weights may still be written; empty where nothing shows that they are."""
+def _said(writes: LaterWrites | str, weights: list[Tensor], collector: Any = None) -> str:
+    """Where the weights, maybe those that a ``collector`` acts by, may still be written; empty
+    where nothing shows that they are."""
     if isinstance(writes, str):
         return writes
-    found = writes.first({at for one in weights for at in (id(one), one.data_ptr())})
+    told = {at for one in weights for at in (id(one), one.data_ptr())}
+    found = writes.first(told, collector)
     if found is None:
         return ""
     path, line = found
@@ -110,6 +137,15 @@ def targets_of(seen: Sightings, called: Called) -> dict[str, list[Tensor]]:
         if one.form in trained and not inside:
             found[one.name] = one.weights
     return found
+
+
+def _of_who_acts(seen: Sightings) -> list[HeldNetwork]:
+    """The networks that acted, or those in whose place others are judged."""
+    acting = seen.actor()
+    if acting is None:
+        return []
+    holders = acting.copies or list(_that_act(acting.policy))
+    return [one for holder in holders for one in networks_in(holder)]
 
 
 def _that_act(policy: Any) -> Iterator[nn.Module]:

@@ -447,7 +447,7 @@ class PlainSteps:
             run = self._run = run.by(acted_by_trained(run.steps, pairs))
             run.ran, run.weights = self._ran, weights
             if run.acted():
-                seen.acting[-1].by_a_copy = True
+                seen.acting[-1].copies = [one for one, _ in pairs]
                 run.trained(stack, self._loop)
         self._waited += 1
         if seen.frozen and seen.losses:
