@@ -24,6 +24,7 @@ from rnncheck.pipeline.recording.made_batches import MadeBatches, OtherTraining
 from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import ACCELERATORS, AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
+from rnncheck.watching.forms.doubted_pass import with_pass_alone
 from rnncheck.watching.forms.estimates import Unmade
 from rnncheck.watching.forms.in_form import InForm, beside, in_form, turned
 from rnncheck.watching.seen import Acting, Called, Sightings
@@ -62,7 +63,8 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     loss, estimator = seen.loss(), seen.estimator()
     if loss is not None and left_under_vmap(loss.module):
         loss = None  # the script ended inside it
-    pair = in_form(acting, loss, estimator)
+    apart = None if loss is not None else with_pass_alone(acting, seen.passes)
+    pair = apart or in_form(acting, loss, estimator)
     batches = pair.batches
     parts: dict[str, Any] = {
         "env": _env(acting, collected=bool(batches)),

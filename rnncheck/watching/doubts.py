@@ -12,8 +12,10 @@ from torch import Tensor
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.subject.modes import called_in_mode, in_mode_of, measuring
+from rnncheck.watching.forms.doubted_pass import is_its_pass_known
 from rnncheck.watching.forms.given_beside import numbers_beside, spoilt_beside
 from rnncheck.watching.forms.in_form import lines_ahead
+from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seen import Called, Sightings
 
@@ -95,17 +97,20 @@ def _is_number(found: dict[str, Tensor] | None) -> bool:
 
 def settle_doubts(seen: Sightings) -> None:
     """A loss of the script's lines in which something of every step stays what it is, whatever the
-    batch, is none that can be judged."""
+    batch, is none that can be judged: the pass in them can."""
     acting = seen.actor()
+    seen.passes = [one for one in seen.passes if isinstance(one.over, CallPass)]
     for called in seen.losses:
         beside = {} if called.own is None else numbers_beside(called)
         if beside and (acting is None or lines_ahead(acting, called) is None):
             called.doubts += [(_made_ahead(name), spoilt_beside(called, name)) for name in beside]
     for called in [one for one in seen.losses if one.doubts]:
-        said, called.doubts = _reads(called), []
-        if said:
+        if said := _reads(called):
             seen.losses.remove(called)
+            known = acting is not None and is_its_pass_known(acting, called)
+            seen.passes += [called] if known else []
             seen.unseen = said
+        called.doubts = []
 
 
 def _made_ahead(name: str) -> str:

@@ -209,6 +209,8 @@ class Sightings:
 
     acting: list[Acting] = field(default_factory=list)
     losses: list[Called] = field(default_factory=list)
+    # Losses that are not judged, as they read what nobody knows: the pass in them is.
+    passes: list[Called] = field(default_factory=list)
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
@@ -41,13 +40,13 @@ from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_o
 from rnncheck.watching.forms.plain_record import parts_given, random_steps, steps_recorded
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import Storages, storages_in
-from rnncheck.watching.forms.recorded_rows import with_data
+from rnncheck.watching.forms.recorded_rows import begins_later, with_data
 from rnncheck.watching.forms.returns_made import returns_named
+from rnncheck.watching.forms.said_of_runs import said_of_doubt, said_of_nowhere
 from rnncheck.watching.forms.sampled_parts import begun_anew
 from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.step_ends import ends_by, is_one_episode, is_over
-from rnncheck.watching.forms.storages import DONE, HeldPart, OfNumbers, Spoilt
-from rnncheck.watching.forms.structures import Path
+from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
 from rnncheck.watching.seams.sampling import sampled_lines
@@ -204,7 +203,9 @@ class PlainRun:
         if nowhere or (acts is None and of_a_memory):
             sampled = self._sampled(stack, stood) or self.waits
             if nowhere and not sampled:
-                self._seen.unseen = _nowhere(self._whole)
+                self._seen.unseen = said_of_nowhere(self._whole)
+            if nowhere and not sampled and self._called is None:
+                self._passes_in(frame, rollout_loss(lines.function, names, found.parts, None))
             if nowhere or sampled:
                 return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
@@ -213,8 +214,15 @@ class PlainRun:
         self._called.alone = is_one_episode(self.steps)
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts, beside)
-            self._called.doubts.append((self._doubt(path, part), other))
+            self._called.doubts.append((said_of_doubt(path, part, self._whole, self._call), other))
         self._seen.losses.append(self._called)
+
+    def _passes_in(self, frame: FrameType, lines: Any) -> None:
+        """Of lines that hold what nobody knows the calls may tell what the recurrent pass is."""
+        place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
+        self._called = Called(lines, place, modes_now(), [self._whole], own=frame.f_code)
+        self._called.alone = is_one_episode(self.steps)
+        self._seen.passes.append(self._called)
 
     def _is_drawn(self, episodes: set[str], stack: Sequence[FrameType], stood: StoodAt) -> bool:
         """Whether all that the lines hold of each step of some rows is known by itself: the list of
@@ -266,7 +274,7 @@ class PlainRun:
         self._seen.judge_within(self._called)
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, None)
-            self._called.doubts.append((self._doubt(path, part), other))
+            self._called.doubts.append((said_of_doubt(path, part, self._whole, self._call), other))
         self._seen.losses.append(self._called)
         return True
 
@@ -326,20 +334,6 @@ class PlainRun:
     def _told_of(self) -> tuple[Acting | None, Called | None]:
         return self._acting, self._called
 
-    def _doubt(self, path: Path, part: HeldPart) -> str:
-        rows, steps = self._whole.shape
-        shape = getattr(part.value, "shape", None) if isinstance(part, Spoilt) else None
-        of_rows = shape is not None and np.prod(shape) == rows
-        what = f"envs, or of what lies behind their {steps} steps," if of_rows else "steps"
-        held = f"something of each of the {rows if of_rows else steps} {what}"
-        held = "a number of each episode" if isinstance(part, OfNumbers) else held
-        return (
-            f"`{'.'.join(path)}` holds {held}"
-            " that is neither what the env showed or gave nor what"
-            f" `{self._call.code.co_name}` returned: what is made of that must be made behind the"
-            " steps, in the lines that lead to `backward`"
-        )
-
     @property
     def complete(self) -> bool:
         """Whether no further call is of use."""
@@ -359,7 +353,7 @@ class PlainRun:
             return True
         if self._burns:  # with weights that were trained since: not what acting had there
             return True
-        self._burns = self._drawn is not None and _begins_later(found.batch, self._drawn[0])
+        self._burns = self._drawn is not None and begins_later(found.batch, self._drawn[0])
         anew = self.from_memory and self._split and not called.holds_states
         given = with_data(found.batch)
         called.passed.append(begun_anew(given, self._told) if anew else given)
@@ -472,24 +466,3 @@ class PlainRun:
         if inside != (True, False):
             return False
         return MASK_OF_ROWS in own.keys(True, True) or (at(0, (FLAG,)) and at(-1, DONE))
-
-
-def _begins_later(batch: TensorDictBase, drawn: Tensor) -> bool:
-    """Whether a batch is rows that were ``drawn``, ``[rows, steps, ...]``, without their first
-    steps."""
-    own = batch.get(OBSERVATION)
-    rows, steps = own.shape[:2]
-    if len(drawn) != rows or drawn.shape[1] <= steps:
-        return False
-    laid, seen = (one.reshape(rows, one.shape[1], -1).to(own.dtype) for one in (drawn, own))
-    begins = range(drawn.shape[1] - steps + 1)
-    found = (one for one in begins if torch.equal(laid[:, one : one + steps], seen))
-    return next(found, 0) > 0
-
-
-def _nowhere(whole: TensorDictBase) -> str:
-    return (
-        "no variable that the lines between the steps and `backward` read holds what the env showed"
-        f" in the {whole.shape[1]} steps: keep them in lists, tensors or arrays, or in an object"
-        " that holds such"
-    )

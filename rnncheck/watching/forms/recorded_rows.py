@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import tensor_items
-from rnncheck.watching.forms.plain_calls import FLAG, MASK_OF_ROWS
+from rnncheck.watching.forms.plain_calls import FLAG, MASK_OF_ROWS, OBSERVATION
 from rnncheck.watching.forms.storages import DONE
 
 
@@ -38,3 +39,16 @@ def with_data(batch: TensorDictBase) -> TensorDictBase:
     mask = batch.get(MASK_OF_ROWS, None)
     there = None if mask is None else mask.flatten(1).any(1)
     return batch if there is None or not bool(there.any()) else batch[there]
+
+
+def begins_later(batch: TensorDictBase, drawn: Tensor) -> bool:
+    """Whether a batch is rows that were ``drawn``, ``[rows, steps, ...]``, without their first
+    steps."""
+    own = batch.get(OBSERVATION)
+    rows, steps = own.shape[:2]
+    if len(drawn) != rows or drawn.shape[1] <= steps:
+        return False
+    laid, seen = (one.reshape(rows, one.shape[1], -1).to(own.dtype) for one in (drawn, own))
+    begins = range(drawn.shape[1] - steps + 1)
+    found = (one for one in begins if torch.equal(laid[:, one : one + steps], seen))
+    return next(found, 0) > 0

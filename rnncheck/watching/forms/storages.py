@@ -141,9 +141,16 @@ class Storage:
 
     def _made(self, value: Tensor, shape: tuple[int, ...]) -> Tensor:
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
+        if not kind.is_floating_point and _is_in_between(value):  # a picture that was changed
+            kind = value.dtype
         made = value.reshape(shape).to(kind).contiguous()  # for `view`, as the script's own is
         shared = made.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
         return made.clone() if shared else made  # lines may write into it
+
+
+def _is_in_between(value: Tensor) -> bool:
+    """Whether it has numbers that are no whole ones."""
+    return value.is_floating_point() and bool((value != value.round()).any())
 
 
 def anew(state: Tensor, batch: TensorDictBase) -> Tensor:

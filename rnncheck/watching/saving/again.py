@@ -94,6 +94,7 @@ class SavedAgain:
             seen.acting.append(_acting(acting, saved.acting))
         for stage, parts, into in (
             (Stage.LOSS, saved.losses, seen.losses),
+            (Stage.LOSS, saved.passes, seen.passes),
             (Stage.ADVANTAGE, saved.estimators, seen.estimators),
             (Stage.LOSS, saved.transforms, seen.transforms),
         ):
@@ -104,6 +105,7 @@ class SavedAgain:
                     seen.networks += [(owner, k, v) for k, v in made["networks"].items()]
         if Stage.LOSS in self.lost:  # a part of what it is made of is not the loss
             seen.losses.clear()
+            seen.passes.clear()
         return seen
 
     def _without_globals(self) -> str:

@@ -62,6 +62,7 @@ class SavedRun(_Strict):
     lost: dict[str, Text]
     acting: SavedPart | None
     losses: list[SavedPart] = Field(max_length=_MOST_PLACES)
+    passes: list[SavedPart] = Field(default_factory=list, max_length=_MOST_PLACES)
     estimators: list[SavedPart] = Field(max_length=_MOST_PLACES)
     transforms: list[SavedPart] = Field(max_length=_MOST_PLACES)
     nodes: list[Any]

@@ -77,6 +77,7 @@ class RunKeeping:
             with_memory=sorted(self._seen.with_memory),
             acting=acting,
             losses=_there(losses),
+            passes=_there(self._loss(one, estimated=False) for one in seen.passes),
             estimators=_there(self._part(Stage.ADVANTAGE, one, _called) for one in estimators),
             transforms=_there(
                 self._part(Stage.LOSS, one, _called) for one in seen.transforms if one.inputs

@@ -141,7 +141,8 @@ class NextRollout:
         whole = all(is_one_episode(one) for one in (first.steps, steps))
         alike = self._asked == 1 and (len(steps) == self._length or whole)
         telling = _telling(steps, before)
-        if self._longer or len(steps) < MANY or not (alike or telling > self._tells):
+        fewest = min(MANY, len(first.steps))  # where all are short, the first was as well
+        if self._longer or len(steps) < fewest or not (alike or telling > self._tells):
             return first
         seen = self._watching.seen
         run = _run_behind(first, steps, before)
