@@ -30,22 +30,24 @@ Given = dict[str, list[Tensor]]
 Lines = Callable[[TensorDictBase], Any]
 _FLAGS = ("is_init", "done", "terminated", "truncated")
 _FEWEST = 2  # steps of a slice
+_OF_VECTORS = 3  # dimensions: steps, rows, numbers; what has more are pictures, one in a row
 
 
 @dataclass(frozen=True)
 class TakenSteps:
     """Which steps of the rollout the slices hold, row and step of each, ``[slices, steps, 2]``.
-    Parts give something of it in ``call`` ``[slices, steps]`` of ``calls``, and there at the
-    ``row`` ``[slices]``."""
+    Parts give something of it in ``call`` ``[slices, steps]`` of calls on so many rows as ``counts``
+    tell, and there at the ``row`` ``[slices]``."""
 
     places: Tensor
     call: Tensor
     row: Tensor
-    calls: int
+    counts: Sequence[int]
 
     def of(self, values: Sequence[Tensor]) -> Tensor:
         """What one part gave at the steps, ``[slices, steps, features]``, by its calls."""
-        rows = [value.reshape(-1, value.shape[-1]) for value in values]
+        calls = zip(values, self.counts, strict=True)
+        rows = [value.reshape(count, -1) for value, count in calls]
         steps = zip(self.call.flatten().tolist(), self._rows(), strict=True)
         return torch.stack([rows[n][at] for n, at in steps]).reshape(*self.call.shape, -1)
 
@@ -77,7 +79,7 @@ class SlicesInLines:
         given = _given(self._loss, self._parts, td)
         if _forms(given) != self._forms:
             raise RuntimeError("the lines lay other steps out in another way")
-        each = {path: one for path, one in given.items() if len(one) == self._taken.calls}
+        each = {path: one for path, one in given.items() if len(one) == len(self._taken.counts)}
         found = {part_key(p): placed(self._taken.of(v), place_of(batch)) for p, v in each.items()}
         return found if torch.is_grad_enabled() else {k: v.detach() for k, v in found.items()}
 
@@ -166,7 +168,8 @@ def _in_slices(codes: Sequence[Tensor], whole: TensorDictBase) -> TakenSteps | N
     places = torch.tensor([own for _, _, own in found])
     call = torch.tensor([range(first, first + length) for first, _, _ in found])
     rows = torch.tensor([row for _, row, _ in found])
-    return TakenSteps(torch.stack([places // span, places % span], -1), call, rows, len(codes))
+    counts = [len(one) for one in codes]
+    return TakenSteps(torch.stack([places // span, places % span], -1), call, rows, counts)
 
 
 def _chains(codes: Sequence[Tensor], span: int) -> Iterator[tuple[int, int]]:
@@ -194,7 +197,8 @@ def _forms(given: Given) -> dict[str, list[tuple[int, ...]]]:
 
 def _rows_differ(old: Tensor, new: Tensor) -> Tensor:
     """``[positions]``: what stands there is another."""
-    return bits_differ(old, new).reshape(old.shape[:-1].numel(), -1).any(1).cpu()
+    rows = len(old) if old.ndim > _OF_VECTORS else old.shape[:-1].numel()
+    return bits_differ(old, new).reshape(rows, -1).any(1).cpu()
 
 
 def _seen_anew(whole: TensorDictBase, steps: Tensor) -> TensorDictBase:
