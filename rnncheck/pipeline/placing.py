@@ -21,12 +21,13 @@ Placed = TypeVar("Placed", Tensor, TensorDictBase)
 
 
 def device_of(module: Any) -> torch.device | None:
-    """Where a module's parameters and buffers lie, by the first of them; None without any."""
+    """Where a module's parameters and buffers lie, by the first of them that has
+    values; None without any."""
     held: Iterator[Tensor] = (
         chain(module.parameters(), module.buffers()) if isinstance(module, nn.Module) else iter(())
     )
-    first = next(held, None)
-    return None if first is None or first.is_meta else first.device
+    first = next((one for one in held if not one.is_meta), None)
+    return None if first is None else first.device
 
 
 def place_of(td: TensorDictBase) -> torch.device | None:
@@ -45,6 +46,14 @@ def placed(value: Placed, device: torch.device | None) -> Placed:
     elsewhere = any(one.device != device for _, one in tensor_items(value))
     there: TensorDictBase = value.to(device) if elsewhere else value
     return there
+
+
+def module_on(module: nn.Module, device: torch.device) -> nn.Module:
+    """``module``, moved where some of it lies elsewhere: templates on the meta device have no
+    values that could be."""
+    tensors = (*module.parameters(), *module.buffers())
+    elsewhere = any(one.device != device and not one.is_meta for one in tensors)
+    return module.to(device) if elsewhere else module
 
 
 def on_cpu(value: Placed) -> Placed:

@@ -46,6 +46,8 @@ def run(evidence: Evidence) -> Judgement:
         found, steps = _judge(evidence, subject)
         findings += found
         watched += steps
+    if not findings:
+        evidence.needs_critic()
     return Judgement(tuple(findings), watched, f"{watched} steps stayed the same to the bit")
 
 

@@ -49,6 +49,8 @@ def run(evidence: Evidence) -> Judgement:
             if found:
                 findings.append(_observed(subject, made, found, begins))
                 break
+    if not findings:
+        evidence.needs_critic()
     return Judgement(
         tuple(findings), compared, counted(compared, "output step", "agree with the replay")
     )

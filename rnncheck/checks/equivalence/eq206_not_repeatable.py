@@ -75,7 +75,7 @@ def run(evidence: Evidence) -> Judgement:
     """Policy and critic (also those without carry keys: a hidden state is what is looked for)."""
     findings: list[Observation] = []
     compared = 0
-    for subject in [s for s in (evidence.policy, evidence.critic) if s is not None]:
+    for subject in [s for s in (evidence.policy, evidence.stepped_critic) if s is not None]:
         made = constructed(evidence, subject)
         finding = _hidden(evidence, subject, made) or random_output(evidence, subject, made)
         findings += [finding] if finding else []

@@ -58,7 +58,7 @@ def observed(evidence: Evidence, sample: Sample) -> list[Key]:
     """What policy and critic observe, at the step and at the next one; of one that declares nothing
     all that it may read. With the features that the memory is fed and that stand in the batch as
     acting made them: a loss may train it on these."""
-    subjects = [evidence.policy] + ([evidence.critic] if evidence.critic is not None else [])
+    subjects = [evidence.policy, *filter(None, [evidence.stepped_critic])]
     found: dict[Key, None] = {}
     for subject in subjects:
         written = set(evidence.policy.writes) if subject is not evidence.policy else set[Key]()
@@ -81,7 +81,7 @@ def _stored_features(policy: Subject, sample: Sample) -> list[Key]:
 
 def tokens(evidence: Evidence, sample: Sample) -> list[Key]:
     """Integers that the env observes and policy or critic read, at the step."""
-    subjects = [one for one in (evidence.policy, evidence.critic) if one is not None]
+    subjects = [one for one in (evidence.policy, evidence.stepped_critic) if one is not None]
     read = {key for one in subjects for key in one.reads}
     return [key for key in evidence.env.limits if key in read and key in tensor_keys(sample.rows)]
 

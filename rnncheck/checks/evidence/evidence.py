@@ -179,6 +179,19 @@ class Evidence(Memo):
         """The critic as a subject, when the spec has one."""
         return self.once("critic", self._critic)
 
+    @property
+    def stepped_critic(self) -> Subject | None:
+        """The same; None as well where it cannot run one step, which EQ201 and BD301 tell of: it
+        may be written for sequences alone, and the loss be judged with it."""
+        try:
+            return self.critic
+        except CouldNotLook:
+            return None
+
+    def needs_critic(self) -> None:
+        """Raises CouldNotLook where there is a critic, and it cannot run one step."""
+        self.once("a critic that can step", lambda: self.critic)
+
     def _critic(self) -> Subject | None:
         module = self.pipeline.pristine_critic
         if module is None:
@@ -202,7 +215,7 @@ class Evidence(Memo):
     @property
     def subjects(self) -> list[Subject]:
         """Policy and critic, those that carry state."""
-        found = [self.policy, self.critic]
+        found = [self.policy, self.stepped_critic]
         carrying = [subject for subject in found if subject is not None and subject.carry]
         if not carrying:
             raise Deferred("no module carries state", "WR101", "WR107", "EQ206")

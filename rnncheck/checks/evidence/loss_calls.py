@@ -198,7 +198,7 @@ def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:
 
 
 def _collects_states(evidence: Evidence, found: list[tuple[int, Sample]]) -> bool:
-    subjects = (one for one in (evidence.policy, evidence.critic) if one is not None)
+    subjects = (one for one in (evidence.policy, evidence.stepped_critic) if one is not None)
     keys = {key for one in subjects for key in one.carry}
     return any(one.steps.column(key) is not None for _, one in found[:1] for key in keys)
 

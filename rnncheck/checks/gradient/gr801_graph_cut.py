@@ -139,7 +139,7 @@ def _through(output: str | None, layer: str | None) -> str:
 def _alone(evidence: Evidence) -> Judgement:
     """Policy and critic in recurrent mode."""
     compared, untold = 0, list[Unanswered]()
-    for subject in (evidence.policy, evidence.critic):
+    for subject in (evidence.policy, evidence.stepped_critic):
         if subject is None or not subject.carry:
             continue
         try:

@@ -75,7 +75,7 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
 def to_leave(evidence: Evidence, sample: Sample) -> set[Key]:
     """The entries of the batch that no network or estimator of the pipeline writes anew: what was
     observed, paid, done and remembered. What no env gives, a network gave, or the loss itself."""
-    subjects = [one for one in (evidence.policy, evidence.critic) if one is not None]
+    subjects = [one for one in (evidence.policy, evidence.stepped_critic) if one is not None]
     made: set[Key] = {(name,) for name in _ESTIMATES} | {("next", name) for name in _ESTIMATES}
     for subject in subjects:
         outputs = {*subject.writes, *map(next_key, (*subject.carry, *subject.flags))}

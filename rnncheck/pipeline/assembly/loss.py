@@ -22,6 +22,7 @@ from rnncheck.pipeline.assembly.own_functions import (
 from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
+from rnncheck.pipeline.placing import module_on
 from rnncheck.spec.model import Component, KeyPath, LossSpec, NetworkSpec, Spec
 
 MakeNetwork = Callable[[NetworkSpec], nn.Module]
@@ -56,7 +57,7 @@ def build_loss(spec: Spec, component: LossSpec, kit: Kit) -> Any:
     else:
         loss = _from_class(spec, component, kit)
     if isinstance(loss, nn.Module):
-        loss = loss.to(kit.device)
+        loss = module_on(loss, kit.device)  # type: ignore[assignment]
     c.set_keys(spec, component, component.keys, loss)
     _make_value_estimator(spec, component, loss)
     return OwnLoss(loss, {}) if is_plain_function(loss) else loss

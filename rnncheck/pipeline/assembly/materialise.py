@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -13,9 +13,12 @@ from torch.nn.parameter import is_lazy
 from rnncheck.pipeline.assembly.env_maker import INIT_KEY
 from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
-from rnncheck.pipeline.keys import declared
+from rnncheck.pipeline.keys import declared, tensor_items
+from rnncheck.pipeline.placing import forked_rng
 from rnncheck.pipeline.subject.introspect import declared_shapes
 from rnncheck.pipeline.subject.subject import carriers
+
+_META = "meta"  # in what torch says of tensors without values
 
 
 def run_once(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
@@ -68,9 +71,22 @@ def is_unfinished(module: nn.Module) -> bool:
     return any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers()))
 
 
-def without_values(module: nn.Module) -> str:
-    """Why the module cannot compute anything: parameters that were never given values; empty where
-    all were."""
+def without_values(module: nn.Module, first: Callable[[], TensorDictBase]) -> str:
+    """Why the module cannot compute anything of what it is given ``first``: parameters that were
+    never given values; empty where all were, or those that were not are none that it computes
+    with, as of a template that others are put into."""
+    why = _without_values(module)
+    if not why or is_unfinished(module):
+        return why
+    try:
+        with forked_rng():
+            result = run_from_some_state(copy_of(module, "the network"), first().clone())
+    except Exception as error:  # the user's module may raise anything
+        return why if _META in str(error) else ""
+    return why if any(one.is_meta for _, one in tensor_items(result)) else ""
+
+
+def _without_values(module: nn.Module) -> str:
     named = [*module.named_parameters(), *module.named_buffers()]
     for kind, found in (
         ("on the meta device", [name for name, tensor in named if tensor.is_meta]),

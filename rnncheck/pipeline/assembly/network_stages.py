@@ -62,7 +62,9 @@ class NetworkStages:
     @property
     def judged_critic(self) -> nn.Module | None:
         """The critic, where it can be judged: one without values can neither run nor be copied."""
-        return None if self.critic is None or without_values(self.critic) else self.critic
+        if self.critic is None or self._without_values(Stage.CRITIC, self.critic):
+            return None
+        return self.critic
 
     def told_of_critic(self) -> str:
         """What the critic stage says of itself; nothing without a critic."""
@@ -94,9 +96,13 @@ class NetworkStages:
             raise
         except StageError as error:  # the module exists; what is wrong is for the checks to say
             self._notes.failures[stage] = error
-        if stage not in self._notes.failures and (why := without_values(module)):
+        if stage not in self._notes.failures and (why := self._without_values(stage, module)):
             self._notes.failures[stage] = StageError(str(stage), why)
         return module
+
+    def _without_values(self, stage: Stage, module: nn.Module) -> str:
+        first = self._env.first if stage is Stage.POLICY else self._acted_first
+        return without_values(module, first)
 
     def _assembly(self, stage: Stage, network: NetworkSpec, offered: Offered) -> Assembly:
         first = self._env.first if stage is Stage.POLICY else self._acted_first

@@ -36,8 +36,8 @@ _OF_VECTORS = 3  # dimensions: steps, rows, numbers; what has more are pictures,
 @dataclass(frozen=True)
 class TakenSteps:
     """Which steps of the rollout the slices hold, row and step of each, ``[slices, steps, 2]``.
-    Parts give something of it in ``call`` ``[slices, steps]`` of calls on so many rows as ``counts``
-    tell, and there at the ``row`` ``[slices]``."""
+    Parts give something of it in ``call`` ``[slices, steps]`` of calls on as many rows as
+    ``counts`` tell, and there at the ``row`` ``[slices]``."""
 
     places: Tensor
     call: Tensor
