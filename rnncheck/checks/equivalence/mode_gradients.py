@@ -96,7 +96,8 @@ def gradients(asked: Asked, *, recurrent: bool, shake: int | None = None) -> Gra
     if shake is not None:
         _shaken(subject, network, inputs, shake)
     total = objective(asked, network, inputs, recurrent=recurrent)
-    trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
+    own = {n: p for n, p in network.named_parameters() if not p.is_meta}  # not of a template
+    trained = {n: p for n, p in own.items() if p.requires_grad}
     named = trained | {dotted(k): inputs.get(k) for k in float_keys(subject, inputs)}
     if total is None:
         return Gradients({})
@@ -109,7 +110,8 @@ def _shaken(subject: Subject, network: nn.Module, inputs: TensorDictBase, seed: 
     generator = torch.Generator().manual_seed(seed)
     dense = [inputs.get(key) for key in float_keys(subject, inputs)]
     with torch.no_grad():
-        for value in (*(p for p in network.parameters() if p.is_floating_point()), *dense):
+        own = (p for p in network.parameters() if p.is_floating_point() and not p.is_meta)
+        for value in (*own, *dense):
             noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
             value.mul_((1 + _SHAKE * torch.finfo(value.dtype).eps * noise).to(value))
 

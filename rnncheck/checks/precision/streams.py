@@ -29,6 +29,7 @@ from rnncheck.numerics.rounding import ProductPrecision
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.placing import module_on
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import (
     Wide,
@@ -292,7 +293,7 @@ def rerun(
     carrier, written = stream.carrier, list[Written]()
     state: Written = {}
     try:
-        module = copy_of(carrier.module, "the module").cpu().to(dtype)
+        module = module_on(copy_of(carrier.module, "the module"), torch.device("cpu")).to(dtype)
         rounded, wide = Computing(dtype, precision), Wide(dtype)
         # What the module makes without naming a device belongs beside it.
         with measuring(recurrent=False), default_dtype(dtype), torch.device("cpu"):

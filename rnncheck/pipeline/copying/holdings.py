@@ -24,7 +24,7 @@ def trained_parameters(holder: Any) -> dict[str, nn.Parameter]:
     found: dict[int, tuple[str, nn.Parameter]] = {}
     for name, module in held_modules(holder):
         for path, parameter in module.named_parameters(prefix=name):
-            if parameter.requires_grad:
+            if parameter.requires_grad and not parameter.is_meta:  # of a template
                 found.setdefault(id(parameter), (path, parameter))
     return dict(found.values())
 

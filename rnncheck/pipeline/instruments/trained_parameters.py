@@ -78,6 +78,8 @@ def copied_names(trained: Mapping[str, Tensor], found: list[Carrier]) -> set[str
 def same_weights(one: Tensor, other: Tensor) -> bool:
     """Whether they are alike to the bit, on whatever device, and not all of one number, as biases
     are that begin with zero."""
+    if one.is_meta or other.is_meta:
+        return False
     if one.shape != other.shape or not bool((one != one.flatten()[:1]).any()):
         return False
     return torch.equal(on_cpu(one.detach()), on_cpu(other.detach()))
