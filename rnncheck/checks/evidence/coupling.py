@@ -256,10 +256,15 @@ def _crossed(coupled: Coupled, way: _Way, elements: Elements) -> list[_Moved]:
 
 
 def _both_ways(coupled: Coupled, way: _Way, least: float) -> set[str]:
-    """What changes in both directions without any memory, in more than a share of the steps."""
+    """What changes in both directions without any memory, in more than a share of the steps; or
+    tells nothing there, as the gradient at what a start puts out: there each step is one."""
     crossed = _crossed(coupled, way, without_memory(coupled.elements))
     front, back = ({n for n, one in each.items() if _share(*one) > least} for each in crossed)
-    return front & back
+    silent = (
+        {name for name, (old, new, _) in each.items() if not bool(old.any() or new.any())}
+        for each in crossed
+    )
+    return front & back | set.intersection(*silent)
 
 
 def _one_sided(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:

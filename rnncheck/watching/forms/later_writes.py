@@ -28,6 +28,10 @@ _IN_PLACE = (
     *("copy_", "lerp_", "mul_", "add_", "sub_", "div_", "set_", "fill_", "zero_", "addcmul_"),
     *("update_", "apply_"),
 )
+_MAKERS = frozenset(
+    {"new", "new_zeros", "new_empty", "new_ones", "new_full", "new_tensor", "clone", "tensor"}
+    | {"zeros", "zeros_like", "empty", "empty_like", "ones", "ones_like", "full", "full_like"}
+)
 _OF_MANY = ("_foreach_", "vector_to_parameters", "soft_update", "polyak")  # in functions' names
 _THROUGH = ("enumerate", "iter", "next", "zip", "len", "tqdm", "isinstance", "print", "hasattr")
 _OF_COLLECTORS = ("shutdown", "set_seed", "reset", "total_frames", "frames_per_batch", "next")
@@ -141,6 +145,8 @@ class LaterWrites:
         if isinstance(at.func, ast.Attribute) and name in _BY_MODULES:
             return self._held_there(at.func.value, node, weights) is not False
         if isinstance(at.func, ast.Attribute) and name in _IN_PLACE:
+            if _is_new(at.func.value):
+                return False
             same = name == "copy_" and [*map(ast.dump, at.args)] == [ast.dump(at.func.value)]
             return not same and self._is_of_weights(_owner(at.func.value), node, weights)
         given = [*at.args, *(one.value for one in at.keywords)]
@@ -201,6 +207,15 @@ def _collects_alone(at: ast.AST, child: ast.AST) -> bool:
     if isinstance(at, ast.Call):
         return at.func is not child and name_of(at.func) in _THROUGH
     return isinstance(at, ast.Attribute) and at.attr in _OF_COLLECTORS
+
+
+def _is_new(at: ast.AST) -> bool:
+    """Whether it is a tensor that the line itself makes: ``p.data.new().resize_as_(p.data)``."""
+    while isinstance(at, ast.Call):
+        if name_of(at.func) in _MAKERS:
+            return True
+        at = at.func.value if isinstance(at.func, ast.Attribute) else at.func
+    return False
 
 
 def _owner(at: ast.AST) -> ast.AST:

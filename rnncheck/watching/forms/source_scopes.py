@@ -113,9 +113,10 @@ class ScriptSources:
     def _may_run_again(self, scope: Scope) -> bool:
         if not scope.name:
             return False
-        if _is_hidden(scope):
-            return True
         made, asked = scope.name in _MAKING, self._asked(scope)
+        by_name = scope.decorated and bool(asked) and all(one.called for one in asked)
+        if _is_hidden(scope) and not by_name:  # as `@hydra.main` and `main()` are called
+            return True
         if scope.framework and not made and not asked:
             return True
         return any(
