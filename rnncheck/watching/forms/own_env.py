@@ -24,7 +24,7 @@ _FLAGS = ("done", *ENDS[:2])
 _NUMBERS = "biuf"  # kinds of arrays that hold some
 _BESIDE = (Mapping, list, type(None))  # what is told beside a step
 # By gym's wrapper, by those of older trainers, by simulators of many envs at once.
-_CUT = ("TimeLimit.truncated", "bad_transition", "time_outs", "timeouts")
+_CUT = ("TimeLimit.truncated", "bad_transition", "time_outs", "timeouts", "timeout")
 _FEWEST = 3  # parts of a step: what is shown, the reward, whether the episode is over
 _WITH_ONE_BESIDE = 4
 _DEEPEST = 2  # containers in containers in which an env may hold others: chosen
@@ -60,6 +60,7 @@ def step_of(found: Any) -> tuple[Any, ...] | None:
     it told beside them, whatever that is, or of five parts. None where it is none of these."""
     if not isinstance(found, tuple) or not _FEWEST <= len(found) <= 5:
         return None
+    found = (*found[:-1], _by_name(found[-1]))
     told = found[-1] if isinstance(found[-1], Mapping) else {}
     flags = [_flags(one) for one in found[2:4] if not _is_beside(found, one)]
     shown, reward = as_shown(found[0]), as_shown(found[1])
@@ -80,10 +81,16 @@ def tells_ends_by_one_flag(found: Any) -> bool:
     nothing of limits beside it."""
     if not isinstance(found, tuple) or len(found) < _FEWEST:
         return False
+    found = (*found[:-1], _by_name(found[-1]))
     flags = [one for one in found[2:4] if not _is_beside(found, one)]
     beside = found[-1] if isinstance(found[-1], (list, tuple)) else [found[-1]]
     told = (one for one in beside if isinstance(one, Mapping))
     return len(flags) == 1 and not any(name in one for one in told for name in _CUT)
+
+
+def _by_name(told: Any) -> Any:
+    """What an env told beside its step, by name also where that is a named tuple."""
+    return told._asdict() if isinstance(told, tuple) and hasattr(told, "_asdict") else told
 
 
 def _is_beside(found: tuple[Any, ...], part: Any) -> bool:
