@@ -60,7 +60,7 @@ def next_values_without_state(evidence: Evidence) -> Observation | None:
     """Estimates of the user's own that value what is observed next, by networks with a memory, and
     move with no state that was left there and with nothing that was observed before."""
     for number, sample, made in asked(evidence) if has_own_estimates(evidence) else ():
-        _, _, seen = _behind_rows(evidence, sample)
+        _, _, seen = behind_rows(evidence, sample)
         inside = sample.valid & ~ended(sample, "done") & ~sample.last
         own = [key for key in observed(evidence, sample) if key[0] != "next"]
         if not seen or not own or not bool(inside.any()):
@@ -114,7 +114,7 @@ def asked(evidence: Evidence) -> Iterator[tuple[int, Sample, Made]]:
 
 def _early(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
     """The last steps of rows ``[rows, steps]`` of which that is so."""
-    last, here, seen = _behind_rows(evidence, sample)
+    last, here, seen = behind_rows(evidence, sample)
     carry = list(evidence.policy.carry)
     keys = tensor_keys(sample.rows)
     inside = ~last & sample.valid & ~sample.trajectory_start() & ~sample.marked
@@ -136,7 +136,7 @@ def _early(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
 
 def _early_inside(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
     """The same of steps inside the rows."""
-    last, _, seen = _behind_rows(evidence, sample)
+    last, _, seen = behind_rows(evidence, sample)
     carry, keys = list(evidence.policy.carry), tensor_keys(sample.rows)
     inside = ~last & sample.valid & ~sample.trajectory_start() & ~ended(sample, "done")
     inside[:, 0] = False
@@ -170,7 +170,7 @@ def _meet(sample: Sample, made: Made, at: Tensor, one: list[Key], other: list[Ke
     return any(all(both) for both in zip(*told, strict=True))
 
 
-def _behind_rows(evidence: Evidence, sample: Sample) -> tuple[Tensor, Tensor, list[Key]]:
+def behind_rows(evidence: Evidence, sample: Sample) -> tuple[Tensor, Tensor, list[Key]]:
     """The last steps of the rows ``[rows, steps]``, those of them that end no episode, and what is
     observed next."""
     last = sample.last
@@ -210,7 +210,7 @@ def _loss(evidence: Evidence, sample: Sample) -> Made:
 
 
 def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
-    last, here, seen = _behind_rows(evidence, sample)
+    last, here, seen = behind_rows(evidence, sample)
     states = [next_key(key) for key in evidence.policy.carry]
     if not states or not seen or not set(states) <= set(tensor_keys(sample.rows)):
         return 0

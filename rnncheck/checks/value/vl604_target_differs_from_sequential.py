@@ -105,6 +105,7 @@ from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses,
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.states_in_networks import last_values_from_held_states
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
+from rnncheck.checks.value.valued_elsewhere import last_values_of_another_step
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key, as_key, dotted
 from rnncheck.pipeline.subject.subject import next_key
@@ -139,6 +140,7 @@ def run(evidence: Evidence) -> Judgement:
         next_values_without_state,
         last_values_from_elsewhere,
         last_values_of_own_steps,
+        last_values_of_another_step,
         cut_short,
     ):
         if (found := told(evidence)) is not None:
