@@ -81,6 +81,11 @@ def outcome(
             ],
             id="weights that are loaded",
         ),
+        pytest.param(
+            OTHERS / "own_r2d2.py",
+            [(LOADED, "torch.zeros(3).new().resize_(2).zero_()")],
+            id="a tensor that the line makes",
+        ),
         pytest.param(OTHERS / "gru_sac.py", [NOT_IN_PLACE], id="lines that write nothing"),
         pytest.param(OTHERS / "gru_sac.py", [ITSELF], id="a mix with itself"),
     ],

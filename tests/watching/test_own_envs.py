@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,9 @@ def test_a_script_with_an_env_of_its_own_is_verified(rnncheck: Any, tmp_path: Pa
     assert {outcomes[one] for one in ("BD301", "CL402", "EQ201", "LS701", "VL603")} == {"passed"}
 
 
+Told = namedtuple("Told", ["timeout", "score"])
+
+
 @pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "expected"),
@@ -140,6 +144,8 @@ def test_several_that_begin_anew_by_themselves(
         (([0.0, 1.0], 1.0, True), (True, False)),
         ((np.zeros(2), 1, False, {}), (False, False)),
         ((np.zeros(2), 1.0, True, {"TimeLimit.truncated": True}), (False, True)),
+        ((np.zeros(2), 1.0, True, Told(False, 3)), (True, False)),
+        ((np.zeros(2), 1.0, True, Told(True, 3)), (False, True)),
         ((torch.zeros(2), torch.tensor(1.0), torch.tensor(False), True, {}), (False, True)),
         ((3, 0.5, np.bool_(True), np.bool_(False)), (True, False)),
         ((3, 0.5, False, True), (False, True)),

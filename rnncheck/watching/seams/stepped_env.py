@@ -92,7 +92,9 @@ def are_several(inner: Sequence[tuple[Any, Any]], found: Any) -> bool:
     if len({id(_innermost(env)) for env, _ in inner}) > 1:
         return True
     shown = inner[-1][1][0] if isinstance(inner[-1][1], tuple) else inner[-1][1]
-    return _count(found) == 1 and _count(shown) != 1
+    if _count(found) != 1:
+        return False
+    return _count(shown) != 1 or np.shape(found[0]) == np.shape(shown)
 
 
 def _innermost(env: Any) -> Any:

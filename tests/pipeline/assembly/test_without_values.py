@@ -1,5 +1,5 @@
 """A critic whose parameters were never given values: its stage says so, and the policy is
-judged."""
+judged. A template without values that others are put into is none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from rnncheck.spec.load import load_spec
 
 FACTORIES = """
 import torch
-from tensordict.nn import TensorDictModule, TensorDictSequential
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule, TensorDictParams, TensorDictSequential
 from torch import nn
 from torchrl.modules import GRUModule
 
@@ -33,6 +34,22 @@ def carrying_on_meta(env):
     return TensorDictSequential(
         memory, TensorDictModule(nn.Linear(8, 1), in_keys=["seen"], out_keys=["state_value"])
     )
+
+
+class Templated(nn.Module):
+    # Its weights are elsewhere: those of the module that it runs have no values.
+    def __init__(self):
+        super().__init__()
+        self.weights = TensorDictParams(TensorDict.from_module(nn.Linear(4, 1)))
+        self.template = nn.Linear(4, 1, device="meta")
+
+    def forward(self, x):
+        with self.weights.to_module(self.template):
+            return self.template(x)
+
+
+def templated(env):
+    return TensorDictModule(Templated(), in_keys=["observation"], out_keys=["state_value"])
 
 
 def never_run(env):
@@ -77,3 +94,10 @@ def test_the_stage_says_so_and_the_policy_is_judged(tmp_path: Path, name: str, w
     assert words in critic.detail
     assert {check.outcome for check in run.checks} == {Outcome.PASSED}
     assert run.exit_code != ExitCode.VERIFIED
+
+
+def test_a_template_is_run_with_the_values_of_others(tmp_path: Path) -> None:
+    run = verified(tmp_path, "templated")
+    (critic,) = [stage for stage in run.stages if stage.stage is Stage.CRITIC]
+    assert critic.outcome is Outcome.PASSED
+    assert run.exit_code == ExitCode.VERIFIED
