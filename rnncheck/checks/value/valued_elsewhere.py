@@ -3,7 +3,10 @@ that is off, such as the first in the place of the last."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
@@ -12,11 +15,12 @@ from rnncheck.checks.evidence.rewards import reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended
-from rnncheck.checks.value.last_values import Made, asked, behind_rows, has_own_estimates
+from rnncheck.checks.value.last_values import asked, behind_rows, has_own_estimates
 from rnncheck.pipeline.keys import Key
 from rnncheck.printable import counted
 from rnncheck.results.model import Stage, Where
 
+_Made = Callable[[TensorDictBase], Tensor]
 _FEWEST = 3  # steps of a row, so that one of several is told
 
 
@@ -42,18 +46,18 @@ def last_values_of_another_step(evidence: Evidence) -> Observation | None:
     return None
 
 
-def _moves(sample: Sample, made: Made, at: Tensor, keys: list[Key]) -> bool:
+def _moves(sample: Sample, made: _Made, at: Tensor, keys: list[Key]) -> bool:
     return not torch.equal(made(sample.td), made(changed_batch(sample, at, keys)))
 
 
-def _leaves_out(sample: Sample, made: Made, here: Tensor, seen: list[Key]) -> bool:
+def _leaves_out(sample: Sample, made: _Made, here: Tensor, seen: list[Key]) -> bool:
     """Whether rewards of these steps are of use, and what they observed next is not."""
     rewards = reward_keys(sample.rows)
     paid = bool(rewards) and _moves(sample, made, here, rewards)
     return paid and not _moves(sample, made, here, seen)
 
 
-def _one_step(sample: Sample, made: Made, inside: Tensor, seen: list[Key]) -> int | None:
+def _one_step(sample: Sample, made: _Made, inside: Tensor, seen: list[Key]) -> int | None:
     """The one step of the rows at which what was observed next moves it; None where there is none,
     or there are several."""
     low, high = 0, inside.shape[1]
