@@ -59,7 +59,7 @@ class Copier:
         """``lasting`` where several wholes are copied, one of which may hold a copy of another."""
         self.memo: dict[int, Any] = {}  # as copy.deepcopy has it: __deepcopy__ methods expect it
         self._held = self.memo.setdefault(id(self.memo), [])  # where copy.deepcopy keeps them
-        self._path: list[str] = []
+        self._path: list[object] = []
         self._lasting = lasting
 
     def whole(self, value: T, what: str) -> T:
@@ -68,7 +68,7 @@ class Copier:
         try:
             made: T = self.part(value)
         except Exception as error:  # whatever an object of the user's raises
-            path = ".".join(part for part in self._path if part != "_modules")
+            path = ".".join(_named(part) for part in self._path if part != "_modules")
             inside = f" ({path})" if path else ""
             raise CannotCopy(f"{what} cannot be copied{inside}: {first_line(error)}") from error
         if self._lasting:
@@ -105,7 +105,7 @@ class Copier:
 
     def part_at(self, name: object, value: Any) -> Any:
         """The same, telling where it stands should it fail."""
-        self._path.append(str(name))
+        self._path.append(name)  # in words where that fails: a parameter may be a key
         made = self.part(value)
         self._path.pop()
         return made
@@ -159,6 +159,11 @@ class Copier:
         for key, item in pairs or ():
             _set_item(made, self.part(key), self.part_at(key, item))
         return made
+
+
+def _named(part: object) -> str:
+    """A key or a number in words; of what else may be a key, such as a parameter, its kind."""
+    return str(part) if isinstance(part, (str, int, float, tuple)) else type(part).__name__
 
 
 def _method_of(value: Any, name: str) -> Any:
