@@ -361,3 +361,21 @@ def test_an_env_in_a_closure_is_handed_on_whole() -> None:
         assert not env.is_closed
     finally:
         env.close()
+
+
+class Spoken(nn.Parameter):
+    """A parameter that nobody may ask for its words."""
+
+    def __repr__(self) -> str:
+        raise AssertionError
+
+
+def test_what_stands_under_a_parameter_is_not_put_in_words() -> None:
+    """As the state of an optimiser does: its numbers would be printed for each copy."""
+    held = {Spoken(torch.ones(2)): {"step": torch.zeros(1)}}
+    ((key, value),) = copy_of(held, "the state").items()
+    assert torch.equal(key, torch.ones(2))
+    assert torch.equal(value["step"], torch.zeros(1))
+    held[next(iter(held))]["step"] = (one for one in ())  # type: ignore[assignment]
+    with pytest.raises(CannotCopy, match=r"the state cannot be copied \(Spoken\.step\)"):
+        copy_of(held, "the state")
