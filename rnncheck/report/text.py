@@ -397,7 +397,10 @@ def next_step(run: Run) -> str:
         return "rnncheck run SCRIPT, which also judges what the file does not keep"
     if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
         code = clean(open_[0].because).partition(":")[0]
-        known = code if code in {check.code for check in run.checks} else run.checks[0].code
+        judged = code in {check.code for check in run.checks}
+        if watched and not judged:
+            return f"change what is said above, then {again}"
+        known = code if judged else run.checks[0].code
         accepted = f", or accept it: `guarantee: {open_[0].name}` in verify.accept"
         return f"{explaining(run, known)}{'' if watched else accepted}"
     if run.verdict is Verdict.NOTHING_VERIFIED and any(UNKNOWN_ACTOR in n for n in run.notices):

@@ -53,3 +53,9 @@ def test_it_is_kept(rnncheck: Any, tmp_path: Path) -> None:
     run(rnncheck, "--select", "EQ201", "--save", kept, script)
     done = rnncheck("verify", "--select", "EQ201", str(kept), cwd=tmp_path)
     assert done.returncode == ExitCode.FAILED, done.stdout
+
+
+def test_what_to_do_is_said(rnncheck: Any, tmp_path: Path) -> None:
+    """And not which check to read of, as none is why."""
+    done = rnncheck("run", "--select", "EQ201,LS701", str(written(tmp_path, PADDED)))
+    assert "next: change what is said above, then rnncheck run" in done.stdout
