@@ -52,6 +52,23 @@ def templated(env):
     return TensorDictModule(Templated(), in_keys=["observation"], out_keys=["state_value"])
 
 
+class Sequences(nn.Module):
+    # Takes rows of steps alone, as one that is never stepped.
+    def __init__(self):
+        super().__init__()
+        self.gru, self.head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 1)
+
+    def forward(self, x, h):
+        assert x.ndim == 3
+        y, h = self.gru(x)
+        return self.head(y), h
+
+
+def of_sequences(env):
+    keys = {"in_keys": ["observation", "vh"], "out_keys": ["state_value", ("next", "vh")]}
+    return TensorDictModule(Sequences(), **keys)
+
+
 def never_run(env):
     return TensorDictModule(nn.LazyLinear(1), in_keys=["nowhere"], out_keys=["state_value"])
 """
@@ -69,12 +86,12 @@ collect: {{use: Collector, frames_per_batch: 64, batches: 1}}
 """
 
 
-def verified(folder: Path, name: str) -> Run:
+def verified(folder: Path, name: str, *more: str) -> Run:
     (folder / f"valueless_{name}.py").write_text(FACTORIES)
     path = folder / "spec.yaml"
     path.write_text(SPEC.format(name=name))
     spec, collector = load_spec(path), RunCollector()
-    for event in verify_events(spec, select_rules(spec, ("WR101", "EQ201", "CL401"))):
+    for event in verify_events(spec, select_rules(spec, ("WR101", "EQ201", "CL401", *more))):
         collector(event)
     return collector.finish(interrupted=False, seconds=0.0)
 
@@ -101,3 +118,13 @@ def test_a_template_is_run_with_the_values_of_others(tmp_path: Path) -> None:
     (critic,) = [stage for stage in run.stages if stage.stage is Stage.CRITIC]
     assert critic.outcome is Outcome.PASSED
     assert run.exit_code == ExitCode.VERIFIED
+
+
+def test_a_critic_of_sequences_alone_leaves_the_rest_to_be_judged(tmp_path: Path) -> None:
+    run = verified(tmp_path, "of_sequences", "BD301", "EQ206")
+    found = {check.code: (check.outcome, check.reason) for check in run.checks}
+    for code in ("EQ201", "BD301"):
+        assert found[code][0] is Outcome.NOT_LOOKED
+        assert "the critic cannot run one step" in found[code][1]
+    assert found["EQ206"][0] is Outcome.PASSED
+    assert run.exit_code != ExitCode.VERIFIED
