@@ -181,8 +181,8 @@ class Evidence(Memo):
 
     @property
     def stepped_critic(self) -> Subject | None:
-        """The same; None as well where it cannot run one step, which EQ201 and BD301 tell of: it
-        may be written for sequences alone, and the loss be judged with it."""
+        """The same; None as well where it cannot run one step, which EQ201, BD301 and PR901 tell
+        of: it may be written for sequences alone, and the loss be judged with it."""
         try:
             return self.critic
         except CouldNotLook:

@@ -82,6 +82,8 @@ def run(evidence: Evidence) -> Judgement:
         raise CouldNotLook(f"{unasked[0].ask.by} cannot be asked here: {unasked[0].ask.cannot}")
     if not answered:
         raise CouldNotLook("no output's error tells one precision from another")
+    if not findings:
+        evidence.needs_critic()
     note = "computed with " + "; ".join(dict.fromkeys(item.said for item in answered))
     return Judgement(tuple(findings), len(answered) * EARLY, note)
 

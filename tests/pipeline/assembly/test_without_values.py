@@ -121,9 +121,9 @@ def test_a_template_is_run_with_the_values_of_others(tmp_path: Path) -> None:
 
 
 def test_a_critic_of_sequences_alone_leaves_the_rest_to_be_judged(tmp_path: Path) -> None:
-    run = verified(tmp_path, "of_sequences", "BD301", "EQ206")
+    run = verified(tmp_path, "of_sequences", "BD301", "EQ206", "PR901")
     found = {check.code: (check.outcome, check.reason) for check in run.checks}
-    for code in ("EQ201", "BD301"):
+    for code in ("EQ201", "BD301", "PR901"):
         assert found[code][0] is Outcome.NOT_LOOKED
         assert "the critic cannot run one step" in found[code][1]
     assert found["EQ206"][0] is Outcome.PASSED
