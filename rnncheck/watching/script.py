@@ -18,7 +18,12 @@ from rnncheck.errors import StageTimeout, UserError
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
 from rnncheck.pipeline.guard.interrupted import caught_ctrl_c, ended_after_ctrl_c
 from rnncheck.pipeline.guard.timeout import time_limit
-from rnncheck.pipeline.guard.user_frames import LIBRARIES, count_as_theirs, describe_trouble
+from rnncheck.pipeline.guard.user_frames import (
+    LIBRARIES,
+    count_as_theirs,
+    describe_trouble,
+    training_packages_followed,
+)
 from rnncheck.watching.ending import ScriptEnd
 from rnncheck.watching.observer import Enough, Watching
 from rnncheck.watching.seams.opening import opened
@@ -96,10 +101,12 @@ def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:
 
 @contextmanager
 def main_kept() -> Iterator[None]:
-    """Put back what a script gets of its own: arguments, path, main module, working folder."""
+    """Put back what a script gets of its own: arguments, path, main module, working folder, and
+    packages whose lines are followed."""
     argv, path, main, folder = list(sys.argv), list(sys.path), sys.modules[_MAIN], Path.cwd()
     try:
-        yield
+        with training_packages_followed():
+            yield
     finally:
         sys.argv[:], sys.path[:] = argv, path
         sys.modules[_MAIN] = main

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rnncheck.pipeline.guard.default_device import own_tensors_on_cpu
+from rnncheck.pipeline.guard.user_frames import training_packages_followed
 from rnncheck.spec.settings import VerifySpec
 from rnncheck.spec.watched import unseen
 from rnncheck.watching import weights
@@ -65,7 +66,12 @@ class Watched:
         rules = select_rules(asked, select, ignore)
         train = trained(seen, ScriptEnd())
         listener = RunCollector(run_started(asked, rules, "run", strict=strict))
-        with own_tensors_on_cpu(), weights.instead(seen.weights), as_it_acted(seen):
+        with (
+            own_tensors_on_cpu(),
+            training_packages_followed(),
+            weights.instead(seen.weights),
+            as_it_acted(seen),
+        ):
             events = judged_events(
                 seen,
                 asked,
@@ -94,7 +100,7 @@ def watch(*, updates: int = 3) -> Iterator[Watched]:
         watched.verify().raise_for_findings()
     """
     watching = Watching(updates, ends=False)
-    with own_tensors_on_cpu():
+    with own_tensors_on_cpu(), training_packages_followed():
         with opened(watching):
             yield Watched(watching, sys._getframe(2).f_code.co_filename)
         watching.settle()

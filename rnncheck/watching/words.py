@@ -167,7 +167,8 @@ def what_there_was(seen: Sightings) -> str:
     if not seen.env_steps and (packages := _stepping_packages(seen)):
         return (
             f"the env is stepped inside of {' and '.join(packages)}, whose lines are not followed:"
-            f" let lines of the script step it, or TorchRL. {', '.join(calls)} were seen"
+            " it does not say that it needs torch and gymnasium or TorchRL; install it with `pip"
+            f" install -e` from a folder of its own. {', '.join(calls)} were seen"
         )
     if any(one.late for one in seen.acting):
         return f"{SENT_LATE}; {', '.join(calls)} were seen"

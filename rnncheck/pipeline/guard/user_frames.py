@@ -8,11 +8,13 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from rnncheck.errors import Place
+from rnncheck.pipeline.guard.training_packages import trains_agents
 
 AROUND = 2  # lines shown before and after the line itself
 INSTALLED = ("site-packages", "dist-packages")  # folders of what is installed
@@ -53,12 +55,26 @@ def read_frame(path: str, line: int, around: int = AROUND) -> tuple[tuple[int, s
 
 
 _OWN_FOLDERS = list[str]()  # installed, and the user's all the same: what they run as a module
+_FOLLOWED = [False]  # whether installed packages that train agents are the user's as well
 
 
 def count_as_theirs(folders: Iterable[str]) -> None:
     """Files in these folders are the user's, wherever they are installed; in no others any more."""
     _OWN_FOLDERS[:] = folders
     is_user_file.cache_clear()
+
+
+@contextmanager
+def training_packages_followed() -> Iterator[None]:
+    """Here files of installed packages that train agents are the user's as well."""
+    before = list(_FOLLOWED)
+    _FOLLOWED[:] = [True]
+    is_user_file.cache_clear()
+    try:
+        yield
+    finally:
+        _FOLLOWED[:] = before
+        is_user_file.cache_clear()
 
 
 @cache
@@ -81,8 +97,11 @@ def is_user_file(path: str) -> bool:
     parts = Path(path).parts
     if any(Path(path).is_relative_to(folder) for folder in _OWN_FOLDERS):
         return True
-    if any(folder in parts for folder in INSTALLED):
-        return False
+    at = next((n for n, folder in enumerate(parts) if folder in INSTALLED), None)
+    if at is not None:
+        package = parts[at + 1 : at + 2]
+        followed = _FOLLOWED[0] and package and package[0] not in LIBRARIES
+        return bool(followed) and trains_agents(str(Path(*parts[: at + 2])))
     return not any(Path(path).is_relative_to(root) for root in _foreign_roots())
 
 

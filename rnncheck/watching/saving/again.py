@@ -16,6 +16,7 @@ from torchrl.collectors import BaseCollector
 from rnncheck.checks.engine.session import Illustrator, run_started
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Place, UserError
+from rnncheck.pipeline.guard.user_frames import training_packages_followed
 from rnncheck.pipeline.recording.ends_by import EndsBy
 from rnncheck.results.events import Event, Notice, StageFinished
 from rnncheck.results.model import NOT_MADE_AGAIN, Outcome, Stage, StageResult
@@ -165,17 +166,18 @@ def saved_events(
     yield StageFinished(train)
     yield from map(Notice, _changes(saved))
     yield from map(Notice, dict.fromkeys(again.lost.values()))
-    yield from judged_events(
-        seen,
-        asked,
-        rules,
-        train,
-        command="verify",
-        lost=again.lost,
-        thorough=thorough,
-        strict=strict,
-        illustrate=illustrate,
-    )
+    with training_packages_followed():
+        yield from judged_events(
+            seen,
+            asked,
+            rules,
+            train,
+            command="verify",
+            lost=again.lost,
+            thorough=thorough,
+            strict=strict,
+            illustrate=illustrate,
+        )
 
 
 def folders_of(of_file: Path, told: str) -> tuple[Path, ...]:

@@ -12,22 +12,27 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.pipeline.guard.user_frames import INSTALLED, LIBRARIES, is_user_file
 
-# Told at once of most of thousands of modules.
-_LIBRARIES = tuple(
-    sysconfig.get_path(one) for one in ("stdlib", "platstdlib", "purelib", "platlib")
-)
+# Told at once of hundreds of modules; what is installed may be below it, and train agents.
+_PYTHONS_OWN = tuple(sysconfig.get_path(one) for one in ("stdlib", "platstdlib"))
 
 
 def defined_in(module: ModuleType) -> Iterator[type]:
     """Those that are there by now, as in a notebook."""
     path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
-    theirs = isinstance(path, str) and not path.startswith(_LIBRARIES) and is_user_file(path)
+    theirs = isinstance(path, str) and not _is_no_ones(name, path) and is_user_file(path)
     if name == "__main__" or theirs:
         for one in list(vars(module).values()):
             if isinstance(one, type) and one.__module__ == name:
                 yield one
+
+
+def _is_no_ones(name: str, path: str) -> bool:
+    """Whether it is plain that none of the user's is there."""
+    if name.partition(".")[0] in LIBRARIES:
+        return True
+    return path.startswith(_PYTHONS_OWN) and not any(folder in path for folder in INSTALLED)
 
 
 def hear_classes(scope: ExitStack, hear: Callable[[type], None]) -> None:
