@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +24,7 @@ ALLOWED = {
 }
 
 
+@cache
 def parsed() -> dict[str, ast.Module]:
     """Every module of the package by dotted name."""
     files = sorted(PACKAGE.rglob("*.py"))

@@ -23,6 +23,7 @@ from rnncheck.results.model import Stage, Where
 _CUT: Key = ("next", "truncated")
 _Found = tuple[int, Sample, Key, Tensor]
 _Changes = Callable[[Evidence, Sample], list[tuple[Key, Tensor]]]
+_Restored = Callable[[Sample, Key, Tensor], TensorDictBase]
 
 
 @dataclass(frozen=True)
@@ -50,29 +51,38 @@ def made_ends(evidence: Evidence) -> Cleared | None:
 
 
 def _changed_flags(evidence: Evidence, changes: _Changes) -> Cleared | None:
+    found = changed_entries(evidence, changes, _restored)
+    if found is None:
+        return None
+    stage, number, sample, key, lost = found
+    row, step = lost.nonzero()[0].tolist()
+    left = bool((sample.rows.get(key).reshape(*lost.shape, -1).any(-1) & sample.known).any())
+    own = shown_next(evidence, sample) == sample.ids.clamp_min(0)
+    where = Where((number, row), step, first_step=step)
+    alone = not left or not bool((own & lost).any())
+    return Cleared(stage, key, int(lost.sum()), alone, where)
+
+
+def changed_entries(
+    evidence: Evidence, changes: _Changes, restored: _Restored
+) -> tuple[Stage, int, Sample, Key, Tensor] | None:
+    """The first batch, with its number, of the estimator or the loss that has such an entry, and at
+    which steps ``[rows, steps]``; None where what they make of it ``restored`` is the same."""
     for stage, look in ((Stage.ADVANTAGE, _of_the_estimator), (Stage.LOSS, _of_the_loss)):
         try:
-            found = look(evidence, changes)
+            found = look(evidence, changes, restored)
         except Unanswered:  # why it cannot be asked is told where it is judged
             continue
         if found is not None:
-            number, sample, key, lost = found
-            row, step = lost.nonzero()[0].tolist()
-            left = bool(
-                (sample.rows.get(key).reshape(*lost.shape, -1).any(-1) & sample.known).any()
-            )
-            own = shown_next(evidence, sample) == sample.ids.clamp_min(0)
-            where = Where((number, row), step, first_step=step)
-            alone = not left or not bool((own & lost).any())
-            return Cleared(stage, key, int(lost.sum()), alone, where)
+            return stage, *found
     return None
 
 
-def _of_the_estimator(evidence: Evidence, changes: _Changes) -> _Found | None:
+def _of_the_estimator(evidence: Evidence, changes: _Changes, restored: _Restored) -> _Found | None:
     for number, sample in enumerate(batches(evidence)):
         for key, lost in changes(evidence, sample):
             here, there = (
-                written(evidence, sample, td) for td in (sample.td, _restored(sample, key, lost))
+                written(evidence, sample, td) for td in (sample.td, restored(sample, key, lost))
             )
             if any(
                 bool(bits_differ(here[name], there[name]).any()) for name in here.keys() & there
@@ -81,13 +91,13 @@ def _of_the_estimator(evidence: Evidence, changes: _Changes) -> _Found | None:
     return None
 
 
-def _of_the_loss(evidence: Evidence, changes: _Changes) -> _Found | None:
+def _of_the_loss(evidence: Evidence, changes: _Changes, restored: _Restored) -> _Found | None:
     loss_of(evidence)
     for number, sample in each_sample(evidence):
         for key, lost in changes(evidence, sample):
             here, there = (
                 run_loss(evidence, sample, td, per_element=False).total
-                for td in (sample.td, _restored(sample, key, lost))
+                for td in (sample.td, restored(sample, key, lost))
             )
             if not torch.equal(here, there):
                 return number, sample, key, lost

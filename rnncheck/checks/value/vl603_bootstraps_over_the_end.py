@@ -14,7 +14,8 @@ Checks
     which the loss's target has nothing of what is observed next, and has once done is false.
     And the next observation of a done step must not be the first observation of the next episode,
     unless episodes begin so much alike that this says nothing; where no step was recorded behind
-    it, none of the first observations that were seen. What a loop adds to the reward where a time
+    it, none of the first observations that were seen; nor may it be put in its place on the way to
+    the estimator or the loss. What a loop adds to the reward where a time
     limit cuts an episode must not be a value of what the next one begins with, nor one that starts
     from the state ahead of the step, or from zeros.
 
@@ -65,6 +66,7 @@ from rnncheck.checks.rule import (
 )
 from rnncheck.checks.value.added_at_ends import added_at_ends
 from rnncheck.checks.value.added_values import added_values
+from rnncheck.checks.value.begun_next import begun_next
 from rnncheck.checks.value.cleared_ends import Cleared, cleared, made_ends
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import estimator_leaks, rewards_run_on, statistics
@@ -121,6 +123,10 @@ def run(evidence: Evidence) -> Judgement:
     last = last_observations(evidence)
     if last.lost is not None:
         return Judgement((_lost(last.lost),), last.count)
+    begun = begun_next(evidence)
+    if begun is not None:
+        stage, where, ends = begun
+        return Judgement((replace(_lost(where), stage=stage),), ends)
     lost = cleared(evidence)
     if lost is not None:
         severity = None if lost.all_of_them else Severity.WARNING  # a limit may be taken back

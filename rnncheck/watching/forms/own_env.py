@@ -21,6 +21,7 @@ from rnncheck.watching.forms.plain_calls import ENDS, OBSERVATION
 
 _Array = np.ndarray[Any, Any]
 _FLAGS = ("done", *ENDS[:2])
+_REWARD = "reward"
 _NUMBERS = "biuf"  # kinds of arrays that hold some
 _BESIDE = (Mapping, list, type(None))  # what is told beside a step
 # By gym's wrapper, by those of older trainers, by simulators of many envs at once.
@@ -57,7 +58,9 @@ def shown_by_reset(found: Any) -> Any:
 
 def step_of(found: Any) -> tuple[Any, ...] | None:
     """What ``step`` gave as gymnasium's gives it: of ``(shown, reward, done)``, of these and what
-    it told beside them, whatever that is, or of five parts. None where it is none of these."""
+    it told beside them, whatever that is, of five parts, or of TorchRL's names for them. None where
+    it is none of these."""
+    found = _named_parts(found) if isinstance(found, Mapping) else found
     if not isinstance(found, tuple) or not _FEWEST <= len(found) <= 5:
         return None
     found = (*found[:-1], _by_name(found[-1]))
@@ -76,9 +79,23 @@ def step_of(found: Any) -> tuple[Any, ...] | None:
     return shown, float(reward.item()) if single else reward.reshape(-1), over, cut, dict(told)
 
 
+def _named_parts(found: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Of a dict or a tensordict with a reward and flags, all else of which is shown."""
+    flags = {name: _flags(found[name]) for name in _FLAGS if name in found}
+    rest = {name: one for name, one in found.items() if name not in (_REWARD, *_FLAGS)}
+    if _REWARD not in found or not flags or any(one is None for one in flags.values()):
+        return None
+    over = flags.get("terminated", flags.get("done"))
+    if len(flags) == 1:
+        return rest, found[_REWARD], over
+    done = flags.get("done", over)
+    return rest, found[_REWARD], over, flags.get("truncated", done & ~np.asarray(over)), {}
+
+
 def tells_ends_by_one_flag(found: Any) -> bool:
     """Whether what ``step`` gave has no second flag, for episodes that a limit cuts, and says
     nothing of limits beside it."""
+    found = _named_parts(found) if isinstance(found, Mapping) else found
     if not isinstance(found, tuple) or len(found) < _FEWEST:
         return False
     found = (*found[:-1], _by_name(found[-1]))

@@ -191,7 +191,7 @@ class PlainEnv:
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
-        base = self._base()
+        base = self.base()
         specs = {
             key[0]: Unbounded(
                 shape=shape,
@@ -213,7 +213,8 @@ class PlainEnv:
             if kind is not None and not spec.dtype.is_floating_point:
                 yield DTypeCastTransform(spec.dtype, kind, in_keys=[key])
 
-    def _base(self) -> EnvBase:
+    def base(self) -> EnvBase:
+        """The same without these."""
         first = self.makers[0]
         if isinstance(first, WholeEnv):
             return first(self.batched, self.part, self.shown)

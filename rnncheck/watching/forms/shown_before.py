@@ -78,11 +78,15 @@ class ShownBefore(Transform):  # type: ignore[misc]
 
 def with_shown(env: EnvBase, entries: Mapping[Key, Before]) -> EnvBase:
     """A copy of the env that shows them."""
-    made = env_like(env)
-    if not isinstance(made, TransformedEnv):
-        return TransformedEnv(made, ShownBefore(entries))
-    made.append_transform(ShownBefore(entries))
-    return made
+    return _and(env_like(env), ShownBefore(entries))
+
+
+def _and(env: EnvBase, transform: Transform) -> EnvBase:
+    """The env with the transform behind those that it has."""
+    if not isinstance(env, TransformedEnv):
+        return TransformedEnv(env, transform)
+    env.append_transform(transform)
+    return env
 
 
 def with_begun_states(env: EnvBase, begun: Mapping[Key, Tensor]) -> EnvBase:
@@ -90,7 +94,7 @@ def with_begun_states(env: EnvBase, begun: Mapping[Key, Tensor]) -> EnvBase:
     made, specs = env_like(env), Composite(shape=env.batch_size)
     for key, value in begun.items():
         specs.set(key, Unbounded(shape=value.shape, dtype=value.dtype, device=value.device))
-    return TransformedEnv(made, TensorDictPrimer(specs, default_value=0.0))
+    return _and(made, TensorDictPrimer(specs, default_value=0.0))
 
 
 def shown_before(

@@ -23,6 +23,7 @@ from rnncheck.watching.seams.parts import parts_seams
 from rnncheck.watching.seams.plain_steps import plain_seams
 from rnncheck.watching.seams.sent_weights import sending_seams
 from rnncheck.watching.seams.stepping import stepping_seams
+from rnncheck.watching.seams.tensordict_steps import tensordict_step_seams
 from rnncheck.watching.seams.training import training_seams, update_seams
 
 
@@ -41,6 +42,7 @@ def opened(watching: Watching) -> Iterator[None]:
         stepping = stepping_seams(
             watching, scope
         )  # its steps are batches before others look at them
+        tensordict_step_seams(watching, steps, stepping)
         flat_seams(watching, scope, steps, stepping)
         acting_seams(watching, scope)
         sending_seams(watching, scope)

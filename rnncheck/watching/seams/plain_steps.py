@@ -89,7 +89,7 @@ class PlainSteps:
         self._last_actor: CodeType | None = None
         self._acted_in_a_row = 0
         self._turns = Turns()
-        self._latest: PlainStep | None = None
+        self.latest: PlainStep | None = None  # that was noted
         self._beside = set[CodeType]()  # what was called behind steps
         self._rare = 0  # calls behind a step of what is not called behind every one
         self._resets: list[tuple[Any, Any]] | None = None  # inside the one that is under way
@@ -105,6 +105,7 @@ class PlainSteps:
         self._place: Place | None = None  # of the first step
         self.awaited = False  # the first step of an env that was not reset
         self._done = False
+        self.only_steps = False  # of use, where who acts is known otherwise
 
     # --- the env ------------------------------------------------------------------------------
 
@@ -165,11 +166,10 @@ class PlainSteps:
     ) -> Callable[[tuple[Any, ...]], None] | None:
         """The env is about to be stepped out of the frame, with the action or a tensordict with it
         as an ``entry``; what notes what that gives, if it is of use."""
+        shown, call, given = self._shown.get(id(env)), None, None
         if self._done:
-            return None
+            return functools.partial(self._note, shown, None, action()) if shown else None
         self._lines.entry = entry
-        shown = self._shown.get(id(env))
-        call, given = None, None
         noted = self._run is None or self._next.begins(
             [*self._shown.values(), self._turns.together]
         )
@@ -229,15 +229,15 @@ class PlainSteps:
         theirs, looks = is_user_file(caller), self._watching.looks
         if looks and not theirs:
             self._watching.seen.steppers.add(caller)
-        return theirs and looks and not self._done
+        return theirs and looks and (self.only_steps or not self._done)
 
     @harmless
     def _note(
         self, shown: SteppedEnv, call: PlainCall | None, action: Any, found: tuple[Any, ...]
     ) -> None:
         shown.gave(call or unseen_call(), action, found)
-        self._latest = shown.steps[-1]
-        self._latest.updates = self._watching.seen.updates
+        self.latest = shown.steps[-1]
+        self.latest.updates = self._watching.seen.updates
 
     # --- who acts -----------------------------------------------------------------------------
 
@@ -333,8 +333,8 @@ class PlainSteps:
         self._under_way = [one for one in self._under_way if one is not running]
         call.result, running.returned = cloned(result), True
         call.after = self._owners.after(call.code, call.holder, call.before)
-        if running.behind and self._latest is not None and not running.graph:
-            self._latest.beside = [*self._latest.beside, call][:_BESIDE]
+        if running.behind and self.latest is not None and not running.graph:
+            self.latest.beside = [*self.latest.beside, call][:_BESIDE]
 
     def _forget_calls(self) -> None:
         self._calls.clear()

@@ -205,6 +205,20 @@ class Stepping:
             for wrote in written
         )
 
+    @property
+    def keys_ahead(self) -> frozenset[Key]:
+        """Those of the tensordict that the latest call was on, before it."""
+        return frozenset(self._keys)
+
+    def tell(self, acting: Acting, steps: list[TensorDictBase], wrote: list[Key]) -> None:
+        """Steps of an env that is none of TorchRL's, in which it acted."""
+        acting.writes = wrote
+        acting.primed = {
+            key: steps[0].get(key) for key in _given_by_the_loop(acting, set(acting.ahead))
+        }
+        self._watching.seen.acting.append(acting)
+        self._rows.append((acting, steps))
+
     def forget(self, acting: Acting) -> None:
         """It is told of otherwise."""
         self._watching.seen.acting.remove(acting)
