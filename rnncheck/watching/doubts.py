@@ -39,6 +39,16 @@ def settle_starts(seen: Sightings) -> None:
             called.module = next(alike, later[-1])
 
 
+def settle_counted(seen: Sightings) -> None:
+    """Lines in which a function counts its calls, and trains at some of them alone, are judged by
+    the function inside of it that trains, where they come to none any more."""
+    for called in seen.losses:
+        inner, called.inner = called.inner, ()
+        if inner and called.inputs and not _given(called.module, called):
+            ways = ((loss, doubts) for loss, doubts in inner if _given(loss, called))
+            called.module, called.doubts = next(ways, (called.module, called.doubts))
+
+
 def settle_numbers(seen: Sightings) -> None:
     """Lines and functions that train more at some updates than at others, such as an actor at every
     second one, are judged with the numbers with which they trained most."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,8 +40,18 @@ def env_like(env: EnvBase) -> EnvBase:
             create_env_kwargs=env.create_env_kwargs,
             serial_for_single=env.serial_for_single,
         )
-    made: EnvBase = copy.deepcopy(env, _left_out(env))
+    made: EnvBase = copy.deepcopy(env, _modules() | _left_out(env))
     return made
+
+
+def env_copy(env: Any) -> Any:
+    """A deep copy of an env of any kind: Python modules that it keeps in attributes are the same
+    ones there."""
+    return copy.deepcopy(env, _modules())
+
+
+def _modules() -> dict[int, Any]:
+    return {id(one): one for one in list(sys.modules.values())}
 
 
 def _left_out(env: EnvBase) -> dict[int, Any]:

@@ -41,7 +41,13 @@ from rnncheck.spec.model import Spec
 from rnncheck.spec.scaffold import MODELINE
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
-from rnncheck.watching.doubts import settle_doubts, settle_numbers, settle_starts, settle_wholes
+from rnncheck.watching.doubts import (
+    settle_counted,
+    settle_doubts,
+    settle_numbers,
+    settle_starts,
+    settle_wholes,
+)
 from rnncheck.watching.ending import TO_DO, ScriptEnd, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.late_weights import settle_late
@@ -108,7 +114,7 @@ def watched_events(
         scope.enter_context(as_it_acted(watching.seen))
         watching.compare_weights()
         _note_untrained(watching.seen, ended)
-        weights.put(watching.seen.weights)
+        weights.put(watching.seen.weights_then)
         weights.unfreeze(watching.seen.trained.values())
         _settle(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)
@@ -184,7 +190,7 @@ def judged_events(
         ends = [train, *(ends_without(lost, seen) if why else ())]
         yield from _unseen(rules, ends, why or why_nothing(train), strict=strict)
         return
-    weights.put(seen.weights)  # lines that were run again may have counted statistics on
+    weights.put(seen.weights_then)  # lines that were run again may have counted statistics on
     if spec.device != asked.device:  # told again: where the script computes is known by now
         there = asked.model_copy(update={"device": spec.device})
         yield run_started(there, rules, command, strict=strict)
@@ -253,6 +259,7 @@ def _settle(seen: Sightings) -> None:
         settle_moved(seen)
         settle_envs(seen)
         settle_starts(seen)
+        settle_counted(seen)
         settle_numbers(seen)
         settle_wholes(seen)
         settle_doubts(seen)

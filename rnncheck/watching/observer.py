@@ -181,6 +181,7 @@ class Watching:
             seen.frozen = True
             held = taken(seen.modules(), self._stepped(optimizer))
             seen.weights = as_acted_with(held, seen.buffers | seen.still)
+            seen.buffers_in = dict(seen.still_in)
             for step in self.at_the_first_update:
                 step()
 

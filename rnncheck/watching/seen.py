@@ -19,6 +19,8 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.ends_by import EndsBy
 
 CalledOn = tuple[nn.Module, TensorDictBase]
+# By the id of the module that has a buffer, and its name there: both, and a copy of what it held.
+HeldBuffers = dict[tuple[int, str], tuple[nn.Module, str, Tensor]]
 Returned = tuple[FunctionType, dict[str, Any]]
 # Training batches that are kept of each loss, as many as verify draws of a buffer.
 KEPT = 3
@@ -131,6 +133,9 @@ class Called:
     doubts: list[tuple[str, Any]] = field(default_factory=list)
     # Of lines of a loop that bind the batch more than once: shorter ones, to those behind the last.
     later: Sequence[Any] = ()
+    # Lines of functions inside of one that counts its calls by itself, which may train no more,
+    # each with its doubts.
+    inner: Sequence[tuple[Any, list[tuple[str, Any]]]] = ()
     numbers: Sequence[Mapping[str, Any]] = ()  # that lines read, by update
     ways: list[Any] = field(default_factory=list)  # a function as it was called at each update
     told_by: list[Any] = field(default_factory=list)  # these: the numbers that they were given
@@ -249,6 +254,10 @@ class Sightings:
     # stepped, behind the latest update.
     still: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     counting: set[str] = field(default_factory=set)
+    # The same of those that the script may bind to other tensors, by where they are; and these as
+    # they were with the weights.
+    still_in: HeldBuffers = field(default_factory=dict)
+    buffers_in: HeldBuffers = field(default_factory=dict)
     # By the id of a module, with it: whether it was in the mode of training as a step was acted.
     modes: dict[int, tuple[nn.Module, bool]] = field(default_factory=dict)
 
@@ -317,6 +326,13 @@ class Sightings:
     def sets_out_to_train(self) -> bool:
         """Whether anything was called or made that only training needs."""
         return bool(self.judged or self.losses or self.backwards or self.steps or self.optimisers)
+
+    @property
+    def weights_then(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """The weights, with buffers that are other tensors by now."""
+        now = ((module._buffers.get(name), held) for module, name, held in self.buffers_in.values())
+        pairs = ((one, held) for one, held in now if one is not None and one.shape == held.shape)
+        return self.weights | {id(one): (one, held) for one, held in pairs}
 
     def modules(self) -> Iterator[nn.Module]:
         """Every module that acts, judges or is trained."""

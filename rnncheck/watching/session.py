@@ -69,7 +69,7 @@ class Watched:
         with (
             own_tensors_on_cpu(),
             training_packages_followed(),
-            weights.instead(seen.weights),
+            weights.instead(seen.weights_then),
             as_it_acted(seen),
         ):
             events = judged_events(

@@ -163,6 +163,8 @@ def is_users_type(kind: type) -> bool:
 def is_users_function(function: types.FunctionType) -> bool:
     """Of a file of the user's, or typed in."""
     file = function.__code__.co_filename
+    if file.startswith("<frozen "):  # Python's own
+        return False
     return file.startswith("<") or is_user_file(file)
 
 

@@ -180,7 +180,8 @@ def _set_state(made: Any, state: Any, setter: Callable[[Any, Any], None] | None)
         own(state)
     else:
         plain, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-        made.__dict__.update(plain or {})
+        if plain:  # what has slots alone has no dict
+            made.__dict__.update(plain)
         for name, item in (slots or {}).items():
             setattr(made, name, item)
 

@@ -89,7 +89,10 @@ def _by(
     function, owner = call.function, call.owner
     if owner is not None:
         owner = owners.setdefault(id(owner), _with(owner, pairs))
-        function = MethodType(function.__func__, owner) if owner is not call.owner else function
+        if function is call.owner:  # a module that was called itself
+            function = owner
+        elif owner is not call.owner:
+            function = MethodType(function.__func__, owner)
     elif function is not None:
         function = owners.setdefault(id(function), _with(function, pairs))
     gave = [(parts.get(id(part), part), value) for part, value in call.parts]

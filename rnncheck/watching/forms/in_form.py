@@ -323,10 +323,10 @@ def lines_ahead(acting: Acting, loss: Called) -> Called | None:
     if loss.own is None or not noted or not loss.inputs:
         return None
     known = set(tensor_keys(noted[0]))
-    more = set(tensor_keys(loss.inputs[0])) - known or numbers_beside(loss)
-    if not loss.around or not more:
+    beside = numbers_beside(loss)
+    if not loss.around or not (set(tensor_keys(loss.inputs[0])) - known or beside):
         return None
-    if acting.kind == "rollout":
+    if acting.kind == "rollout" and not beside:
         return None
     shapes = {batch.shape for batch in noted}
     ahead = [o for o in loss.around if acting.kind == "steps" or o.inputs[0].shape in shapes]

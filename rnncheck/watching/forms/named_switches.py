@@ -173,8 +173,11 @@ def _add(
     if isinstance(value, FunctionType):
         _read_by(value, found, seen)
     elif isinstance(value, ModuleType):
-        for inner in global_names(function) & vars(value).keys() if _is_users(value) else ():
-            _add(inner, vars(value), function, found, seen)
+        asked = hash((id(function), id(value)))  # modules may name each other
+        if asked not in seen and _is_users(value):
+            seen.add(asked)
+            for inner in global_names(function) & vars(value).keys():
+                _add(inner, vars(value), function, found, seen)
     elif isinstance(value, _PLAIN):
         found.setdefault(name, _variable(names, name))
     elif isinstance(value, ContextVar):

@@ -3,7 +3,6 @@ as steps of one of TorchRL's: an entry has the action, others what the env showe
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from torchrl.envs import (
 )
 
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.watching.envs import env_copy
 from rnncheck.watching.forms.own_env import OwnEnv, OwnRows
 from rnncheck.watching.forms.plain_calls import ACTION, FLAG, OBSERVATION, PlainStep
 from rnncheck.watching.forms.plain_policy import PlainEnv, makers_of
@@ -107,7 +107,7 @@ def _base(step: PlainStep, *, batched: bool) -> EnvBase:
     """With the env's own names."""
     env = step.env
     if isinstance(env, OwnEnv) and env.rows is not None:
-        return OwnRows(copy.deepcopy(env))
+        return OwnRows(env_copy(env))
     return PlainEnv(makers_of(env, step.seen), {}, batched).base()
 
 

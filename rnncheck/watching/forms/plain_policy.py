@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from torchrl.envs import (
     GymWrapper,
     InitTracker,
     SerialEnv,
-    TensorDictPrimer,
     Transform,
     TransformedEnv,
 )
@@ -33,7 +31,8 @@ from rnncheck.pipeline.copying.all_modules import all_modules
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.placing import forked_rng, place_of, placed
-from rnncheck.watching.envs import env_like
+from rnncheck.watching.envs import env_copy, env_like
+from rnncheck.watching.forms.begun_states import primer
 from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import NUMBERS
@@ -188,6 +187,7 @@ class PlainEnv:
     shown: ShownAs | None = None  # where they show several things
     way: str = AS_IT_IS  # what is made of actions ahead of them
     floating: Mapping[Key, torch.dtype] = field(default_factory=dict)  # as which they are got
+    begins: Mapping[Key, Tensor] = field(default_factory=dict)  # states that do not with zeros
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
@@ -200,8 +200,7 @@ class PlainEnv:
             )
             for key, (shape, kind) in self.states.items()
         }
-        primer = TensorDictPrimer(specs, expand_specs=True)
-        transforms = [*self._casts(base), InitTracker(), primer]
+        transforms = [*self._casts(base), InitTracker(), primer(specs, self.begins)]
         if self.before:
             transforms.append(ShownBefore(self.before))
         return TransformedEnv(base, Compose(*transforms))
@@ -271,14 +270,14 @@ def makers_of(env: Any, shown: Any = None) -> tuple[Callable[[], Any] | WholeEnv
             raise ValueError(f"{type(env.unwrapped).__name__} does not tell what its envs are")
         return tuple(made)
     if isinstance(env, OwnEnv) and env.rows is not None:
-        env = OwnRows(copy.deepcopy(env))
+        env = OwnRows(env_copy(env))
     if isinstance(env, EnvBase):
         return (WholeEnv(env_like(env)),)
-    kept, space = copy.deepcopy(env), getattr(env, "observation_space", None)
+    kept, space = env_copy(env), getattr(env, "observation_space", None)
     said = isinstance(space, gymnasium.spaces.Box) and not isinstance(env, OwnEnv)
     if said and isinstance(shown, np.ndarray) and shown.shape != getattr(space, "shape", None):
         kept = AsItShows(kept, shown.shape, shown.dtype.type)
-    return (partial(copy.deepcopy, kept),)
+    return (partial(env_copy, kept),)
 
 
 def settle_envs(seen: Sightings) -> None:

@@ -3,7 +3,9 @@ in tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -15,6 +17,7 @@ from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import LATER_KEY, REWARD_ADDED, Key, tensor_keys
 from rnncheck.watching.forms.acted_again import ActedAgain
+from rnncheck.watching.forms.begun_states import begun_states
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
 from rnncheck.watching.forms.last_calls import LastCall, last_calls
@@ -47,8 +50,14 @@ from rnncheck.watching.forms.sampled_parts import begun_anew
 from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.step_ends import ends_by, is_one_episode, is_over
 from rnncheck.watching.forms.storages import DONE
+from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
-from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
+from rnncheck.watching.seams.lines import (
+    around_of,
+    counts_itself,
+    lines_behind,
+    lines_inside,
+)
 from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -129,6 +138,7 @@ class PlainRun:
             return False
         self._policy = policy
         self._whole = steps_recorded(steps, columns, self._told, policy, self._before[-1:])
+        make = replace(make, begins=begun_states(self._whole, states, [policy, self._call]))
         if begins_behind_resets(steps, self._whole, self._told):
             self._seen.plain = BEHIND_THE_RESET
             return False
@@ -209,13 +219,35 @@ class PlainRun:
             if nowhere or sampled:
                 return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
-        loss = rollout_loss(lines.function, names, found.parts, acts, beside)
+        make = partial(rollout_loss, lines.function, names, acts=acts, beside=beside)
+        loss, doubts = self._made_by(make, found)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
         self._called.alone = is_one_episode(self.steps)
-        for path, part in found.doubts.items():
-            other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts, beside)
-            self._called.doubts.append((said_of_doubt(path, part, self._whole, self._call), other))
+        counts = next((n for n in range(number - 1, 0, -1) if counts_itself(stack[n])), 0)
+        inside = (self._lines_alone(one, stood, acts) for one in reversed(stack[:counts]))
+        self._called.inner = [one for one in inside if one is not None]
+        self._called.doubts = doubts
         self._seen.losses.append(self._called)
+
+    def _lines_alone(self, frame: FrameType, stood: StoodAt, acts: ActedAgain | None) -> Any:
+        """What the function of the frame does alone, of the same batch, and what it may read."""
+        lines = lines_inside(frame)
+        if lines is None:
+            return None
+        names = names_read_at(lines, frame, None, stood)
+        found, beside = self._held(names, lines.stepped)
+        make = partial(rollout_loss, lines.function, names, acts=acts, beside=beside)
+        return self._made_by(make, found)
+
+    def _made_by(
+        self, make: Callable[[Mapping[Path, Any]], Any], found: Storages
+    ) -> tuple[Any, list[tuple[str, Any]]]:
+        """The loss, and its doubts."""
+        doubts = [
+            (said_of_doubt(path, part, self._whole, self._call), make({**found.parts, path: part}))
+            for path, part in found.doubts.items()
+        ]
+        return make(found.parts), doubts
 
     def _passes_in(self, frame: FrameType, lines: Any) -> None:
         """Of lines that hold what nobody knows the calls may tell what the recurrent pass is."""

@@ -289,8 +289,10 @@ def _before(steps: Columns, values: Tensor) -> tuple[Key | None, Scale | None]:
     mine = values.reshape(len(values), -1)
     if not mine.is_floating_point():
         scale = _numbered(steps, mine)
-        return (None, None) if scale is None else (ACTION_BEFORE, scale)
-    if not mine.is_floating_point() or mine.shape[1] % steps.rows or not bool(mine.any()):
+        if scale is not None:
+            return ACTION_BEFORE, scale
+        mine = mine.double()  # rewards may be whole numbers
+    if mine.shape[1] % steps.rows or not bool(mine.any()):
         return None, None
     laid = mine.reshape(len(mine), steps.rows, -1)
     goes_on = ~steps.done[:-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from torchrl.envs import EnvBase
 
+from rnncheck.watching.envs import env_copy
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.flat_env import WholeEnv
@@ -74,6 +76,7 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
         "part": encoder.form(env.part),
         "before": encoder.form(shown_forms(env.before)),
         "shown": encoder.form(None if env.shown is None else _entry_forms(env.shown)),
+        "begins": encoder.form([[_key_form(key), one] for key, one in env.begins.items()]),
     }
 
 
@@ -101,7 +104,7 @@ def _maker_form(encoder: Encodes, make: Any) -> Any:
     """A function by its name or its place, else an env like that it makes."""
     if isinstance(make, WholeEnv):
         return encoder.form(make.env)
-    if isinstance(make, functools.partial) and make.func is copy.deepcopy:
+    if isinstance(make, functools.partial) and make.func is env_copy:
         return encoder.form(make.args[0])
     return maker_form(encoder, make)
 
@@ -114,13 +117,17 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     before = shown_again(decoder.part(node["before"]))
     part, shown = decoder.part(node["part"]), _entries_again(decoder.part(node["shown"]))
     way = str(node.get("way", CLIPPED if node.get("clips") else AS_IT_IS))  # older files tell clips
-    return PlainEnv(makers, states, bool(node["batched"]), part, before, shown, way)
+    begins = (
+        {_key(key): one for key, one in decoder.part(node["begins"])} if "begins" in node else {}
+    )
+    made = PlainEnv(makers, states, bool(node["batched"]), part, before, shown, way)
+    return replace(made, begins=begins)
 
 
 def _maker(made: Any) -> Any:
     if isinstance(made, EnvBase):
         return WholeEnv(made)
-    return functools.partial(copy.deepcopy, made) if isinstance(made, gymnasium.Env) else made
+    return functools.partial(env_copy, made) if isinstance(made, gymnasium.Env) else made
 
 
 def registered_node(encoder: Encodes, env: gymnasium.Env[Any, Any]) -> Node:

@@ -15,7 +15,8 @@ from rnncheck.watching.seams.harmless import harmless
 from rnncheck.watching.seams.patching import hear_modules
 
 _LARGEST = 4096  # numbers of one buffer: statistics have one for each number that is observed
-_Held = dict[int, tuple[Tensor, Tensor, str]]  # by id: the buffer, a copy, and whose it is
+# By the module that has one and its name there: the buffer, a copy, and the module.
+_Held = dict[tuple[int, str], tuple[Tensor, Tensor, nn.Module]]
 
 
 def counted_seams(watching: Watching, scope: ExitStack) -> None:
@@ -46,7 +47,7 @@ class CountedBuffers:
             return  # it reads those of its batch
         for name, one in module._buffers.items():
             if one is not None and not is_lazy(one) and one.numel() <= _LARGEST:
-                self._since[id(one)] = one, one.detach().clone(), f"{type(module).__name__}.{name}"
+                self._since[id(module), name] = one, one.detach().clone(), module
 
     def stepped(self) -> None:
         """The env was stepped: what ran before it acted."""
@@ -56,13 +57,16 @@ class CountedBuffers:
             self._acted.clear()
             seen.counting.clear()
             seen.still.clear()
-        for key, (one, now, name) in self._since.items():
-            before = self._acted.get(key)
+            seen.still_in.clear()
+        for key, (one, now, module) in self._since.items():
+            before, name = self._acted.get(key), f"{type(module).__name__}.{key[1]}"
             if before is not None and not torch.equal(before[1], now):
                 seen.counting.add(name)
-            self._acted[key] = one, now, name
+            self._acted[key] = one, now, module
             if name in seen.counting:
-                seen.still.pop(key, None)
+                seen.still.pop(id(one), None)
+                seen.still_in.pop(key, None)
             else:
-                seen.still[key] = one, now
+                seen.still[id(one)] = one, now
+                seen.still_in[key] = module, key[1], now
         self._since.clear()

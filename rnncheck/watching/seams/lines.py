@@ -169,6 +169,15 @@ def lines_inside(frame: FrameType) -> LinesBehind | None:
     return _behind(ahead, frame, first, frozenset(names)) if ahead else None
 
 
+def counts_itself(frame: FrameType) -> bool:
+    """Whether lines of the function, up to its present one, count on what an object holds: called
+    again they may not come so far."""
+    tree, first = parsed(frame.f_code.co_filename), frame.f_code.co_firstlineno
+    body = [] if tree is None else body_of(tree, first)
+    nodes = (node for one in _up_to(body, frame.f_lineno) for node in ast.walk(one))
+    return any(isinstance(o, ast.AugAssign) and isinstance(o.target, ast.Attribute) for o in nodes)
+
+
 def _behind(
     body: list[ast.stmt],
     frame: FrameType,

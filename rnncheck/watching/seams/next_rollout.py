@@ -152,6 +152,7 @@ class NextRollout:
         if not run.instead_of(first, seen):
             return first
         seen.weights = as_acted_with(taken(seen.modules()), seen.still)
+        seen.buffers_in = dict(seen.still_in)
         for acting in seen.acting:
             acting.counted = sorted(seen.counting)
         self._told_at, self._tells = seen.updates, telling
