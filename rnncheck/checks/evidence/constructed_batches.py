@@ -66,7 +66,13 @@ def longest_head(evidence: Evidence, subject: Subject) -> Constructed:
 
 def trained_head(evidence: Evidence, subject: Subject) -> tuple[Constructed, int]:
     """The longest head that recurrent mode runs with a graph, and how many steps of other heads
-    stand ahead of it in its row: as many as a burn-in has, at least."""
+    stand ahead of it in its row: as many as a burn-in has, at least; its own where each trajectory
+    is run alone."""
+    if burnt := subject.burnt_alone:
+        made = longest_head(evidence, subject)
+        if made.steps <= burnt + 1:
+            raise CouldNotLook(f"no episode's head is longer than the {burnt} steps of the burn-in")
+        return made, burnt
     if not subject.burnt:
         return longest_head(evidence, subject), 0
     pieces = replayed_heads(evidence, subject)[0]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, loss_of, parameters_of, run_loss
+from rnncheck.checks.evidence.loss_isolation import repeatable
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.numerics.difference import bits_differ
@@ -76,7 +77,8 @@ def turned_by_more(evidence: Evidence, sample: Sample) -> float:
         return 0.0
     along = float(base @ other) / max(float(base @ base), 1e-300)
     turned = float((other - along * base).norm()) / max(float(other.norm()), 1e-300)
-    return turned if turned > _TURNED else 0.0
+    # What a loss draws depends on how many steps there are.
+    return turned if turned > _TURNED and repeatable(evidence, sample) else 0.0
 
 
 def _gradient(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Tensor | None:

@@ -59,11 +59,16 @@ def rows_done(nxt: TensorDictBase, keys: list[Key], rank: int) -> Tensor:
 
 def take_heads(subject: Subject, env: EnvBase, steps: int, longest: int | None = None) -> Heads:
     """Play ``PATTERN`` over and over until ``steps`` steps are there; an early end shortens a head.
-    Where rows have ``longest`` steps at most, all heads together have no more."""
-    heads, pattern = Heads(), _within(longest)
+    Where rows have ``longest`` steps at most, all heads together have no more; where each is run
+    alone, each has what is burned in more, and that alone is limited."""
+    burnt = subject.burnt_alone
+    heads, pattern = Heads(), _within(None if burnt else longest)
+    steps += burnt * MIN_HEADS
     while len(heads.inputs) < MAX_HEADS:
-        length = pattern[len(heads.inputs) % len(pattern)]
-        if longest is not None:
+        length = pattern[len(heads.inputs) % len(pattern)] + burnt
+        if burnt:
+            length = min(length, longest or length)
+        elif longest is not None:
             length = min(length, longest - heads.steps)
         if not length:
             break

@@ -45,6 +45,7 @@ from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.forms.switches import (
     MASKS,
     EpisodesAlone,
+    never_cross,
     own_pass,
     rows_of_their_own,
     starts_inside,
@@ -141,11 +142,13 @@ def _in_rows(
     over: Any, trained: list[TensorDictBase], plain: list[TensorDictBase], *, anew: bool
 ) -> Any:
     """The pass for rows of any length: one trajectory at a time where each begins ``anew``."""
-    if anew:
+    pieces = never_cross(plain, trained) and not all(bool(_begins(one).all()) for one in trained)
+    if anew and not pieces:
         runs(over, trained[0])  # whether it trains apart is known once it has run
         return EpisodesAlone(over, from_starts=True, several=True)
     cut = _are_slices(trained, plain)
-    return of_its_size(over, trained[0], at_most=True, in_slices=cut)
+    sized = of_its_size(over, trained[0], at_most=True, in_slices=cut)
+    return EpisodesAlone(sized, several=True) if pieces else sized
 
 
 def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) -> InForm:

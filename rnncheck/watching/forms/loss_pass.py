@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -132,8 +133,10 @@ class LossPass:
 
     def _behind_burn_in(self, values: list[Tensor], rows: int, steps: int) -> Tensor | None:
         """The same of a part whose first steps run without a graph."""
-        for more in (0, 1):
-            laid, burnt = behind_burn_in(values, rows, steps + more, time_first=self._time_first)
+        for of_all, more in itertools.product((True, False), (0, 1)):
+            laid, burnt = behind_burn_in(
+                values, rows, steps + more, time_first=self._time_first, of_all=of_all
+            )
             if laid is not None:
                 self.burnt = max(self.burnt, burnt)
                 return laid[:, :steps]

@@ -210,10 +210,11 @@ def _other_calls(count: int, steps: int) -> Iterator[slice]:
 
 
 def behind_burn_in(
-    values: list[Tensor], rows: int, steps: int, *, time_first: bool
+    values: list[Tensor], rows: int, steps: int, *, time_first: bool, of_all: bool = False
 ) -> tuple[Tensor | None, int]:
     """The same of a part whose first steps run without a graph, ahead of the others, and how many
-    these are: a burn-in. None where it is no such part."""
+    these are: a burn-in, ``of_all`` calls without one or of the first of them. None where it is no
+    such part."""
     first = next((n for n, value in enumerate(values) if value.requires_grad), 0)
     trained = [value for value in values[first:] if value.requires_grad]
     sizes = [value.shape[:-1].numel() for value in trained]
@@ -223,7 +224,8 @@ def behind_burn_in(
     laid = over_steps(trained, rows, count, time_first=time_first)
     ahead = (
         over_steps(values[:n], rows, steps - count, time_first=time_first)
-        for n in range(1, first + 1)
+        for n in ((first,) if of_all else range(1, first + 1))
+        if not of_all or steps - count == first or first == 1
     )
     burnt = next((one for one in ahead if one is not None), None)
     if laid is None or burnt is None:

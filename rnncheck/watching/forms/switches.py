@@ -24,6 +24,8 @@ from rnncheck.watching.seen import Acting, Called
 
 MASKS = "masks"  # of every entry, as `pad_sequence(..., return_mask=True)` writes them
 _INIT = "is_init"
+_DONE = ("next", "done")
+_BY_CHANCE = 4.6  # starts that would be inside of rows by chance: none is, once in a hundred times
 _ABSENT = object()
 _PLAIN = (bool, int, float, str, type(None))
 _TRAINING = "training"  # of dropout and the like: seldom which pass is run
@@ -140,6 +142,26 @@ def rows_of_their_own(acted: Sequence[TensorDictBase], loss: Called) -> bool:
     if int(begin.sum()) * 2 <= len(begin):
         return False
     return not any(one.batch_dims == 2 and marked_inside(one, acted) for one in loss.inputs)
+
+
+def never_cross(acted: Sequence[TensorDictBase], trained: Sequence[TensorDictBase]) -> bool:
+    """Whether rows that are trained on are pieces of one trajectory each, and no chance is that:
+    none of them has a start or an end inside, by its flags, and steps that were collected have."""
+    if not trained or not all(map(_has_flags, trained)) or starts_inside(trained):
+        return False
+    for batch in trained:
+        ends = batch.get(_DONE, None)
+        if ends is None or bool(_laid(ends, batch)[:, :-1].any()):
+            return False
+    begins = torch.cat([_starts(batch)[:, 1:].flatten() for batch in acted])
+    share = float(begins.float().mean()) if len(begins) else 0.0
+    places = sum(batch.numel() - batch.numel() // batch.shape[-1] for batch in trained)
+    return bool(places * share > _BY_CHANCE)
+
+
+def _laid(flags: Tensor, batch: TensorDictBase) -> Tensor:
+    """``[rows, steps, ...]``."""
+    return flags.reshape(-1, batch.shape[-1], flags.numel() // batch.numel())
 
 
 def _has_flags(batch: TensorDictBase) -> bool:
