@@ -31,6 +31,10 @@ PAIRS = "for t, s in zip(self.q_target.parameters(), self.q.parameters()):\n    
 NEVER_STEPPED = ("        updater.step()\n", "")
 NOW_AND_THEN = ("        updater.step()\n", "        if i > 10**6:\n            updater.step()\n")
 
+WRAPPER = (
+    "\n\nclass Wrapper:\n    def __init__(self, env):\n        self._env = env\n\n"
+    "    def __getattr__(self, name):\n        return getattr(self._env, name)\n\n\n"
+)
 LOADS = "acting.load_state_dict(online_net.state_dict())"
 COPY_ACTS = (
     ("    optimizer =", f"    acting = DRQN(2, 2)\n    {LOADS}\n    optimizer ="),
@@ -87,6 +91,11 @@ def outcome(
             id="a tensor that the line makes",
         ),
         pytest.param(OTHERS / "gru_sac.py", [NOT_IN_PLACE], id="lines that write nothing"),
+        pytest.param(
+            OTHERS / "gru_sac.py",
+            [NOT_IN_PLACE, ("import torch\n", f"import torch\n{WRAPPER}")],
+            id="a wrapper that hands on what it is asked for",
+        ),
         pytest.param(OTHERS / "gru_sac.py", [ITSELF], id="a mix with itself"),
     ],
 )

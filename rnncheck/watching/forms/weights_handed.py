@@ -12,7 +12,7 @@ from torch import nn
 
 from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching.forms.held_names import HeldNames
-from rnncheck.watching.forms.source_scopes import ScriptSources, SourceNode, name_of
+from rnncheck.watching.forms.source_scopes import Scope, ScriptSources, SourceNode, name_of
 from rnncheck.watching.forms.weights_read import are_read_alone
 
 # By which the weights of a network, or the networks inside one, are taken out of it.
@@ -22,6 +22,7 @@ _OUT = frozenset(
     | {"get_parameter", "get_submodule", "values", "items", "_parameters", "_modules"}
 )
 _LOOKS = frozenset({"isinstance", "id", "print", "len", "type", "repr", "str", "callable"})
+_HANDING_THROUGH = ("__getattr__", "__getattribute__")
 _BY_STRINGS = frozenset({"globals", "locals", "exec", "eval", "vars", "methodcaller", "attrgetter"})
 _OF_GRADIENTS = ("clip_grad", "Adam", "SGD", "RMSprop", "optim", "Optim", "zero_grad", "norm")
 _TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If, ast.While, ast.Assert, ast.IfExp, ast.Expr)
@@ -53,7 +54,7 @@ class WeightsHanded:
         """Whether the line may do so: what ``has`` the weights, and what is their network as a
         ``whole`` and nothing else, by the objects that its names stand for."""
         at = node.at
-        if isinstance(at, ast.Call) and self._is_by_strings(at):
+        if isinstance(at, ast.Call) and self._is_by_strings(at, node.scope):
             return True
         if not isinstance(at, ast.Name | ast.Attribute) or not isinstance(at.ctx, ast.Load):
             return False
@@ -64,10 +65,10 @@ class WeightsHanded:
         strict = strict or any(whole(one) for one in objects)
         return self._is_used(at, strict=strict, callable_=any(map(_is_called, objects)))
 
-    def _is_by_strings(self, at: ast.Call) -> bool:
+    def _is_by_strings(self, at: ast.Call, scope: Scope) -> bool:
         name = name_of(at.func)
         if name == "getattr" and len(at.args) > 1:
-            return not isinstance(at.args[1], ast.Constant)
+            return not isinstance(at.args[1], ast.Constant) and not _is_handed_through(at, scope)
         return name in _BY_STRINGS and (isinstance(at.func, ast.Name) or name != "eval")
 
     def _is_used(
@@ -134,6 +135,13 @@ class WeightsHanded:
             for function in self._named.get(name, [])
             for one in ast.walk(function)
         )
+
+
+def _is_handed_through(at: ast.Call, scope: Scope) -> bool:
+    """Whether a ``__getattr__`` takes what it was asked for of what its object holds, as wrappers
+    do: who asks names it."""
+    through = scope.name in _HANDING_THROUGH and bool(scope.owner)
+    return through and name_of(at.args[1]) in scope.arguments
 
 
 def _is_plain(value: Any) -> bool:
