@@ -20,8 +20,8 @@ from rnncheck.watching.forms.plain_calls import FLAG
 
 def begun_states(whole: TensorDictBase, keys: Iterable[Key], holder: Any) -> dict[Key, Tensor]:
     """Of the steps ``[rows, steps]`` those of the states ``keys`` that are the same, and not zero,
-    wherever an episode begins, ``[...]`` of one row; where none begins behind another it must be
-    one number, or weights that the ``holder`` has."""
+    wherever an episode begins, ``[...]`` of one row; where all begin at one step it must be one
+    number, or weights that the ``holder`` has."""
     starts = whole.get(FLAG).reshape(whole.shape)
     found = dict[Key, Tensor]()
     for key in keys:
@@ -30,7 +30,7 @@ def begun_states(whole: TensorDictBase, keys: Iterable[Key], holder: Any) -> dic
             continue
         began = states[starts]
         if bool(began[0].any()) and bool((began == began[0]).all()):
-            several = bool(starts[:, 1:].any())
+            several = int(starts.any(0).sum()) > 1
             if several or is_initial(began[0], holder):
                 found[key] = began[0].detach().clone()
     return found
