@@ -39,7 +39,7 @@ def begun_states(whole: TensorDictBase, keys: Iterable[Key], holder: Any) -> dic
 def is_initial(state: Tensor, holder: Any) -> bool:
     """Whether it is one number throughout, or weights or a buffer of what the ``holder`` has."""
     flat = state.detach().flatten()
-    if bool((flat == flat[0]).all()):
+    if flat.numel() > 1 and bool((flat == flat[0]).all()):
         return True
     modules = (module for _, module in held_modules(holder))
     held = (one for module in modules for one in _tensors(module))

@@ -37,14 +37,24 @@ class Names:
     shown: Mapping[Key, Key]
     action: Key
     starts: bool  # the loop sets a start flag there
+    one_hot: bool = False  # the env gets the number of the action that stands there
 
 
 def action_entry(td: TensorDictBase, wrote: Iterable[Key], action: Any) -> Key | None:
-    """Which of what modules wrote the env was stepped with."""
-    told = np.asarray(action)
-    given = ((key, _numbers(td.get(key))) for key in wrote if key[0] != "next")
-    fitting = (key for key, one in given if np.array_equal(one.reshape(-1), told.reshape(-1)))
-    return next(fitting, None)
+    """Which of what modules wrote the env was stepped with, or with the number of it."""
+    told = np.asarray(action).reshape(-1)
+    given = [(key, td.get(key)) for key in wrote if key[0] != "next"]
+    fitting = [key for key, one in given if np.array_equal(_numbers(one).reshape(-1), told)]
+    fitting += [key for key, one in given if _is_one_hot(one, told)]
+    return next(iter(fitting), None)
+
+
+def _is_one_hot(value: Tensor, told: Any) -> bool:
+    if value.is_floating_point() or value.ndim < 1 or value.shape[-1] < 2:
+        return False
+    flat = value.reshape(-1, value.shape[-1]).long()
+    ones = bool((flat.sum(-1) == 1).all()) and bool(((flat == 0) | (flat == 1)).all())
+    return ones and np.array_equal(flat.argmax(-1).cpu().numpy(), told)
 
 
 def names_of(
@@ -66,7 +76,8 @@ def names_of(
         if key is not None:
             found[name] = key
     starts = (FLAG,) in set(ahead) - set(found.values())
-    return Names(found, action, starts) if found else None
+    one_hot = tds[0].get(action).numel() != np.size(steps[0].action)
+    return Names(found, action, starts, one_hot) if found else None
 
 
 def as_td_step(td: TensorDictBase, step: PlainStep, names: Names) -> TensorDictBase:
@@ -93,7 +104,7 @@ def env_of(step: PlainStep, td: TensorDictBase, names: Names) -> EnvBase:
     """One like the script's, with the loop's names. Raises ValueError where none can be made."""
     if td.batch_dims > 1 or (td.batch_dims == 0 and step.lead):
         raise ValueError(f"its tensordicts are of {list(td.batch_size)}")
-    env = _base(step, batched=bool(td.batch_dims))
+    env = _base(step, batched=bool(td.batch_dims), one_hot=names.one_hot)
     told = {name: key for name, key in names.shown.items() if name != key}
     acted = [] if names.action == (ACTION,) else [names.action]
     parts: list[Transform] = [InitTracker()] if names.starts else []
@@ -103,12 +114,14 @@ def env_of(step: PlainStep, td: TensorDictBase, names: Names) -> EnvBase:
     return TransformedEnv(env, Compose(*parts)) if parts else env
 
 
-def _base(step: PlainStep, *, batched: bool) -> EnvBase:
+def _base(step: PlainStep, *, batched: bool, one_hot: bool) -> EnvBase:
     """With the env's own names."""
     env = step.env
     if isinstance(env, OwnEnv) and env.rows is not None:
+        if one_hot:
+            raise ValueError("envs of a class of one's own, side by side, get numbers of actions")
         return OwnRows(env_copy(env))
-    return PlainEnv(makers_of(env, step.seen), {}, batched).base()
+    return PlainEnv(makers_of(env, step.seen), {}, batched, one_hot=one_hot).base()
 
 
 def _entries(shown: Any, above: Key = ()) -> Iterator[tuple[Key, Any]]:

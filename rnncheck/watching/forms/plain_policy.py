@@ -188,6 +188,7 @@ class PlainEnv:
     way: str = AS_IT_IS  # what is made of actions ahead of them
     floating: Mapping[Key, torch.dtype] = field(default_factory=dict)  # as which they are got
     begins: Mapping[Key, Tensor] = field(default_factory=dict)  # states that do not with zeros
+    one_hot: bool = False  # the form of its actions
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
@@ -228,7 +229,7 @@ class PlainEnv:
         # With a device: TorchRL moves to an accelerator only what has one. With the default one:
         # it reads specs with tensors that it makes there.
         place = torch.get_default_device()
-        made: EnvBase = _PlayedEnv(env, categorical_action_encoding=True, device=place)
+        made: EnvBase = _PlayedEnv(env, categorical_action_encoding=not self.one_hot, device=place)
         return made
 
 
