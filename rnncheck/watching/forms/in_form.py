@@ -52,6 +52,7 @@ from rnncheck.watching.forms.switches import (
 )
 from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.forms.twin_parts import twins_of
+from rnncheck.watching.forms.without_noise import without_noise
 from rnncheck.watching.seen import Acting, Called
 
 _START = "is_init"
@@ -79,8 +80,9 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return InForm(WithParts(acting.policy, acting.parts, (), acting.writes), noted)
     if loss is None:
         return InForm(acting.policy, plain)
+    quiet = without_noise(acting.policy, plain[0]) if plain else None
     if loss.own is None or not plain:
-        return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss))
+        return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss), quiet)
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         return _of_a_plain_loop(acting, loss, noted)
     loss = with_recorded_names(acting, loss, plain)
@@ -115,7 +117,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     # Of a function around its networks that makes the action itself only these run in a loss.
     around_it = acting.kind == "steps" and isinstance(acting.policy, CalledPolicy)
     if (loss.itself and not around_it) or loss.switches or not acting.parts:
-        over = own_pass(plain, loss)
+        over = own_pass(plain, loss) or quiet
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
     in_parts = acting.kind == "steps"
     from_starts = (around_it or not in_parts) and _from_resets(loss, acting, noted)
