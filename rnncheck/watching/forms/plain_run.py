@@ -222,11 +222,10 @@ class PlainRun:
         make = partial(rollout_loss, lines.function, names, acts=acts, beside=beside)
         loss, doubts = self._made_by(make, found)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
-        self._called.alone = is_one_episode(self.steps)
+        self._called.alone, self._called.doubts = is_one_episode(self.steps), doubts
         counts = next((n for n in range(number - 1, 0, -1) if counts_itself(stack[n])), 0)
         inside = (self._lines_alone(one, stood, acts) for one in reversed(stack[:counts]))
         self._called.inner = [one for one in inside if one is not None]
-        self._called.doubts = doubts
         self._seen.losses.append(self._called)
 
     def _lines_alone(self, frame: FrameType, stood: StoodAt, acts: ActedAgain | None) -> Any:
