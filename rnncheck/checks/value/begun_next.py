@@ -18,6 +18,8 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.results.model import Stage, Where
 
+_DONE: Key = ("next", "done")
+
 
 def begun_next(evidence: Evidence) -> tuple[Stage, Where, int] | None:
     """The first batch of the estimator or the loss with most of them so, where they read it: which
@@ -34,6 +36,9 @@ def _begun(evidence: Evidence, sample: Sample) -> list[tuple[Key, Tensor]]:
     """Next observations, with the steps ``[rows, steps]`` at which they are what another episode
     begins with, and were not collected as that."""
     cut = ended(sample, "done") & ~ended(sample, "terminated") & sample.known & sample.valid
+    done = sample.steps.column(_DONE)  # what a sampler cuts is marked as an end too
+    if done is not None:
+        cut &= done[sample.ids.clamp_min(0)].reshape(*cut.shape, -1).any(-1)
     after = _starts_behind(sample.steps)[sample.ids.clamp_min(0)]
     cut &= (after >= 0) & (shown_next(evidence, sample) == sample.ids)
     found = []

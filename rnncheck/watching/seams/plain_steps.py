@@ -104,8 +104,7 @@ class PlainSteps:
         self._ran = set[int]()  # parts of networks, with gradients, since the last backward
         self._place: Place | None = None  # of the first step
         self.awaited = False  # the first step of an env that was not reset
-        self._done = False
-        self.only_steps = False  # of use, where who acts is known otherwise
+        self._done = self.only_steps = False  # steps alone, where who acts is known otherwise
 
     # --- the env ------------------------------------------------------------------------------
 
@@ -426,7 +425,7 @@ class PlainSteps:
         run = PlainRun(own, place, seen, earlier, drawn=True)
         if not run.acted():
             self._tell_of_several()
-            self._stop()
+            self.stop()
             return
         self._run = run
         try:
@@ -483,7 +482,7 @@ class PlainSteps:
         seen = self._watching.seen
         said = f"what it does could not be told ({type(error).__name__}: {first_line(error)})"
         seen.plain = seen.unseen = said
-        self._stop()
+        self.stop()
 
     @harmless
     def end(self) -> None:
@@ -492,8 +491,9 @@ class PlainSteps:
             place = self._place or Place("")
             self._run = PlainRun(self._longest(), place, self._watching.seen)
             self._run.acted()
-        self._stop()
+        self.stop()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Follow nothing any more: who acts is told, or cannot be."""
         self._done = True
         self._returns.stop()

@@ -30,8 +30,8 @@ def tensordict_step_seams(watching: Watching, steps: PlainSteps, stepping: Stepp
     """Hear of the steps that ``steps`` follows, and of the calls that ``stepping`` notes."""
     noting = TensordictSteps(watching, steps, stepping)
     watching.at_a_step.append(noting.stepped)
-    behind = watching.at_a_backward.index(steps.backward) + 1
-    watching.at_a_backward.insert(behind, noting.backward)
+    at = watching.at_a_backward.index(steps.backward)
+    watching.at_a_backward[at : at + 1] = [noting.ahead, steps.backward, noting.backward]
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,20 @@ class TensordictSteps:
             whole = one_after_the_other(list(modules))
             self._acting = Acting("steps", whole, None, place)
             self._acting.switches, self._acting.trains = switches_of(whole), modes_of(whole)
+
+    @harmless
+    def ahead(self, _frame: FrameType, _loss: Any) -> None:
+        """``loss.backward()``, ahead of all else: tell of the steps so far, where what trains is
+        TorchRL's, and the tensordicts hold a state."""
+        seen = self._watching.seen
+        trains = any(one.own is None for one in (*seen.losses, *seen.estimators))
+        if self._over or seen.acting or not trains or self._acting is None:
+            return
+        self._settle()
+        first = self._steps[0].acted
+        carried = {key[1:] for key in tensor_keys(first.copied) if key[0] == "next"}
+        if carried & first.ahead and not self._tell(self._acting):
+            self._plain.stop()
 
     @harmless
     def backward(self, _frame: FrameType, _loss: Any) -> None:
