@@ -127,6 +127,30 @@ def test_its_faults_are_named(rnncheck: Any, tmp_path: Path) -> None:
     assert "CL403" in found
 
 
+AGENT = [
+    (
+        "def rollout(env, actor, td):",
+        "class Agent:\n"
+        "    def __init__(self, actor):\n"
+        "        self.actor = actor\n\n"
+        "    def act(self, td):\n"
+        "        with torch.no_grad():\n"
+        '            return self.actor(td)["push"].numpy()\n\n\n'
+        "def rollout(env, actor, td):",
+    ),
+    ("    steps = []\n", "    steps, agent = [], Agent(actor)\n"),
+    ("        with torch.no_grad():\n            actor(td)\n        after", "        after"),
+    ('env.step(td["push"].numpy())', "env.step(agent.act(td))"),
+]
+
+
+def test_an_object_may_act_on_them(rnncheck: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, (OTHERS / f"{NAME}.py").read_text(), *AGENT)
+    code, found, _ = run(rnncheck, "--select", "WR,CL,EQ203,RP5", path)
+    assert code == ExitCode.VERIFIED, found["notices"]
+    assert any("ClipPPOLoss" in str(one) for one in found["stages"])
+
+
 def test_what_is_not_shown_as_it_is_is_said(rnncheck: Any, tmp_path: Path) -> None:
     path = written(tmp_path, (OTHERS / f"{NAME}.py").read_text(), NORMALISED)
     code, found, _ = run(rnncheck, "--select", "WR", path)
