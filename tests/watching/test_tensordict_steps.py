@@ -55,6 +55,7 @@ class Drift:
         self.speed = torch.where(over, 0.0, self.speed)
         parts = {"reward": 1 - self.place.abs(), "terminated": over, "done": over}
         parts = {name: one.unsqueeze(-1) for name, one in parts.items()}
+        parts["valid"] = torch.ones(ENVS, 1, dtype=torch.bool)  # which no reset shows
         return TensorDict({**self.shown(over), **parts}, [ENVS])
 
 

@@ -293,11 +293,9 @@ class OwnRows(EnvBase):  # type: ignore[misc]
         self._lead = (env.rows,)
         super().__init__(device=torch.get_default_device(), batch_size=self._lead)
         self._env, self._now = env, env.reset()[0]
+        begun = self._entries(self._now)
         self.observation_spec = Composite(
-            {
-                name: Unbounded(one.shape, dtype=one.dtype)
-                for name, one in self._entries(self._now).items()
-            },
+            {name: Unbounded(one.shape, dtype=one.dtype) for name, one in begun.items()},
             shape=self._lead,
         )
         self.action_spec = _action_spec(env.action_space, self._lead)
@@ -316,7 +314,9 @@ class OwnRows(EnvBase):  # type: ignore[misc]
         entries = {
             name: torch.as_tensor(one).reshape(*self._lead, 1) for name, one in flags.items()
         }
-        made = {**self._entries(self._now), **entries, **more}
+        told = self.observation_spec.keys()  # what steps show beside that is none of it
+        shown = {name: one for name, one in self._entries(self._now).items() if name in told}
+        made = {**shown, **entries, **more}
         return TensorDict(made, self._lead).to(self.device)
 
     def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDictBase:
