@@ -157,6 +157,16 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
     assert judged(rnncheck, tmp_path, name, codes) == (ExitCode.VERIFIED, [])
 
 
+def test_rewards_of_the_step_before_may_be_whole_numbers(rnncheck: Any, tmp_path: Path) -> None:
+    changes = (
+        ("r, done = 0.0, False", "r, done = 0, False"),
+        ("r = float(self.rng", "r = int(self.rng"),
+        ("dtype=np.float32), 0.0", "dtype=np.float32), 0"),
+    )
+    found = judged(rnncheck, tmp_path, "two_step_task", "CL402,CL403,EQ201", *changes)
+    assert found == (ExitCode.VERIFIED, [])
+
+
 @pytest.mark.parametrize(
     ("name", "change", "code"),
     [
